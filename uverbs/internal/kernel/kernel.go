@@ -1,0 +1,91 @@
+// Package kernel is the one seam between package uverbs and the operating
+// system. Everything above it is ordinary Go that compiles on every GOOS and
+// runs against the fake kernel of package fakekernel; everything below it is
+// system calls.
+//
+// The interfaces describe what an open uverbs file can be asked to do, in the
+// kernel's own terms: requests are the bytes of an ioctl, errors are bare
+// [syscall.Errno] values, descriptors are the numbers that the kernel hands
+// out. Turning those into errors that a person can act on is uverbs' work.
+package kernel
+
+import (
+	"io/fs"
+	"time"
+)
+
+// Kernel is an operating system that may have RDMA devices.
+type Kernel interface {
+	// Open opens a uverbs character device, such as
+	// /dev/infiniband/uverbs0, read-write and close-on-exec. A non-zero
+	// rdev is the device number that discovery reported: a file that is
+	// not that character device is refused with ENXIO.
+	Open(path string, rdev uint64) (File, error)
+
+	// Sysfs is the tree below /sys.
+	Sysfs() fs.FS
+
+	// Memlock returns the locked-memory limit in bytes (^uint64(0) for
+	// unlimited) and whether this process may ignore it (CAP_IPC_LOCK).
+	Memlock() (limit uint64, exempt bool)
+
+	// Alloc maps n bytes of anonymous, zeroed, page-aligned memory outside
+	// the Go heap. n is rounded up to whole pages. hugePages asks for huge
+	// pages and fails where there are none.
+	Alloc(n int, hugePages bool) (*Mapping, error)
+
+	// PageSize is the size of a memory page in bytes.
+	PageSize() int
+}
+
+// File is one open uverbs file: a verbs context. Its methods may be called
+// from any goroutine; Close makes those that follow fail with os.ErrClosed.
+type File interface {
+	// Ioctl runs RDMA_VERBS_IOCTL on req, a header and its attributes. The
+	// kernel writes handles, descriptors and flags back into req. The
+	// caller keeps req and all that it points to out of goroutine stacks
+	// and alive during the call. EINTR is retried.
+	Ioctl(req []byte) error
+
+	// Write sends one request of the older write() interface. req obeys
+	// the rules of Ioctl.
+	Write(req []byte) error
+
+	// Map maps n bytes of device memory, shared, read-write, at the offset
+	// that the kernel named.
+	Map(offset int64, n int) (*Mapping, error)
+
+	// Events takes over an event descriptor that an ioctl on this file
+	// returned, and makes it non-blocking.
+	Events(fd int) (EventFile, error)
+
+	// CloseFD closes a descriptor that an ioctl on this file returned and
+	// that was not taken over by Events.
+	CloseFD(fd int) error
+
+	// Close closes the file. Mappings and event files stay usable.
+	Close() error
+}
+
+// EventFile is a completion channel or an asynchronous-event file. One record
+// comes out of each read.
+type EventFile interface {
+	// Read reads one record without waiting: EAGAIN when there is none,
+	// EIO when the device is gone.
+	Read(p []byte) (int, error)
+
+	// ReadWait reads one record, parking the goroutine until there is one,
+	// until the deadline set by SetReadDeadline (os.ErrDeadlineExceeded)
+	// or until Close (os.ErrClosed).
+	ReadWait(p []byte) (int, error)
+
+	// SetReadDeadline bounds ReadWait calls, also those already parked.
+	SetReadDeadline(t time.Time) error
+
+	// FD is the descriptor, for putting into poll sets and requests. It
+	// stays valid until Close.
+	FD() int
+
+	// Close closes the file and ends a parked ReadWait.
+	Close() error
+}

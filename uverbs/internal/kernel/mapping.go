@@ -1,0 +1,45 @@
+package kernel
+
+import (
+	"sync"
+)
+
+// Mapping is a range of memory outside the Go heap: device rings or anonymous
+// pages. The addresses stay readable and writable for as long as the Mapping
+// is reachable, whatever happens to the device: Detach only changes what is
+// behind them. So a poller that meets a Close reads stale or zero words, never
+// a fault, provided that it keeps the Mapping alive.
+type Mapping struct {
+	b      []byte
+	detach func() error
+	unmap  func() error
+
+	detached, unmapped      sync.Once
+	detachError, unmapError error
+}
+
+// NewMapping makes a Mapping of b. detach replaces the memory at the same
+// addresses by private zero pages; unmap gives the addresses back. Each runs
+// at most once. A mapping from [File.Map] is unmapped when it becomes
+// unreachable; one from [Kernel.Alloc] only by Unmap.
+func NewMapping(b []byte, detach, unmap func() error) *Mapping {
+	return &Mapping{b: b, detach: detach, unmap: unmap}
+}
+
+// Bytes is the mapped memory. The caller keeps the Mapping alive while it uses
+// the slice.
+func (m *Mapping) Bytes() []byte { return m.b }
+
+// Detach gives the device memory back to the kernel and leaves private zero
+// pages at the same addresses, which frees the file that was mapped. It may be
+// called more than once and beside readers and writers of the memory.
+func (m *Mapping) Detach() error {
+	m.detached.Do(func() { m.detachError = m.detach() })
+	return m.detachError
+}
+
+// Unmap gives the addresses back. Nothing may use Bytes afterwards.
+func (m *Mapping) Unmap() error {
+	m.unmapped.Do(func() { m.unmapError = m.unmap() })
+	return m.unmapError
+}
