@@ -1,0 +1,79 @@
+package cq
+
+// SGE is a scatter/gather element: a piece of registered local memory.
+type SGE struct {
+	Addr   uint64 // virtual address
+	Length uint32 // bytes
+	LKey   uint32
+}
+
+// SendFlags modify a send-side request.
+type SendFlags uint8
+
+const (
+	// Unsignaled: no completion if the request succeeds. (The zero value
+	// completes, so that nobody waits for ever by forgetting a flag.)
+	Unsignaled SendFlags = 1 << iota
+	// Fence: do not start before the reads and atomics posted earlier have
+	// ended.
+	Fence
+	// Solicited: raise an event at a receiver that armed for solicited
+	// completions only.
+	Solicited
+	// Inline: copy the data into the request; the buffer may be reused at
+	// once.
+	Inline
+)
+
+// SendRequest is a send-side work request as a provider's ring takes it. All
+// numbers are in host byte order. WRID is what the device is told; the ring
+// hands it back in the completion.
+type SendRequest struct {
+	WRID       uint64
+	Op         Opcode
+	Flags      SendFlags
+	Imm        uint32 // OpSendImm, OpWriteImm
+	RemoteAddr uint64 // OpWrite, OpWriteImm, OpRead
+	RKey       uint32
+	Length     uint32 // sum over SGEs, or len(Data)
+	SGEs       []SGE
+	Data       []byte // with Inline, instead of SGEs
+}
+
+// SendRing is the send queue of a provider. One goroutine at a time uses it.
+type SendRing interface {
+	// Put writes r at the next index. The device does not look at it yet.
+	// The caller has checked that r fits the queue and that there is room.
+	Put(r *SendRequest)
+	// Publish makes all that was Put visible to the device. It does not
+	// ring a doorbell that takes a system call.
+	Publish()
+	// Rollback takes the last n requests back, published or not. The caller
+	// knows that the device has not looked at them.
+	Rollback(n uint32)
+}
+
+// RecvRing is the receive queue of a provider. One goroutine at a time uses it.
+type RecvRing interface {
+	// Put writes a receive at the next index. The caller has checked that
+	// there is room and that the queue takes so many elements.
+	Put(wrid uint64, sges []SGE)
+	// Publish hands all that was Put to the device.
+	Publish()
+	// Rollback takes the last n requests back, which were not published.
+	Rollback(n uint32)
+}
+
+// CompletionRing is the completion queue of a provider. One goroutine at a time
+// uses it.
+type CompletionRing interface {
+	// Poll decodes at most len(wcs) completions and gives their entries
+	// back to the device, unless the queue's State says by then that it is
+	// closed. Entries that belong to no posted request are dropped and
+	// counted in State. drained says that none was left unread.
+	Poll(wcs []WC) (n int, drained bool)
+	// Consumed is the number of entries that Poll has read so far, modulo
+	// 2^32, and Capacity how many the ring holds at most.
+	Consumed() uint32
+	Capacity() uint32
+}

@@ -1,0 +1,168 @@
+package cq
+
+import "sync/atomic"
+
+// Requests remembers what was posted to one send or receive queue until its
+// completion comes, so that a completion can be told from a stale or invented
+// one, and so that ID and Side hold on failed completions too.
+//
+// Requests are numbered from 0 on, modulo 2^32. Posted requests are those from
+// head to tail; only the poster moves the tail and only the poller moves the
+// head.
+type Requests struct {
+	slots []slot
+	mask  uint32
+	depth uint32
+	side  Side
+	qpn   uint32
+	state *State // of the CQ on which these requests complete
+
+	// Poster's side.
+	staged     uint32 // next number to stage; tail once committed
+	unsignaled uint32 // how many staged in a row will not complete by themselves
+
+	_    [64]byte // tail and head on lines of their own
+	tail uint32
+	_    [60]byte
+	head uint32
+	_    [60]byte
+}
+
+type slot struct {
+	id    uint64
+	bytes uint32
+	op    Opcode
+	state slotState
+}
+
+type slotState uint8
+
+const (
+	slotFree    slotState = iota // ended, or never used
+	slotVisible                  // its completion goes to the program
+	slotQuiet                    // posted unsignalled: it shows only if it fails
+)
+
+// NewRequests makes the table of a queue that takes depth requests at a time,
+// posted to the given side of QP qpn and completing on the CQ that state
+// belongs to.
+func NewRequests(depth uint32, side Side, qpn uint32, state *State) *Requests {
+	n := uint32(1)
+	for n < depth {
+		n <<= 1
+	}
+	return &Requests{slots: make([]slot, n), mask: n - 1, depth: depth, side: side, qpn: qpn, state: state}
+}
+
+// Depth is how many requests the queue takes at a time.
+func (r *Requests) Depth() int { return int(r.depth) }
+
+// Room is how many more requests can be staged now. Poster's side.
+func (r *Requests) Room() int {
+	return int(r.depth - (r.staged - atomic.LoadUint32(&r.head)))
+}
+
+// Stage enters a request and returns its number, and whether the device has to
+// report its end. The latter is so for a quiet request when the queue would
+// else fill up with requests that nobody hears of. The caller has seen Room.
+// Poster's side.
+func (r *Requests) Stage(id uint64, op Opcode, bytes uint32, quiet bool) (seq uint32, signal bool) {
+	seq = r.staged
+	s := &r.slots[seq&r.mask]
+	s.id, s.bytes, s.op = id, bytes, op
+	s.state, signal = slotVisible, true
+	if quiet {
+		s.state = slotQuiet
+		r.unsignaled++
+		signal = r.unsignaled >= (r.depth+1)/2
+	}
+	if signal {
+		r.unsignaled = 0
+	}
+	r.staged = seq + 1
+	return seq, signal
+}
+
+// Commit makes the staged requests posted ones. It comes before the device can
+// see them. Poster's side.
+func (r *Requests) Commit() { StoreRelease32(&r.tail, r.staged) }
+
+// Staged is how many requests are staged and not committed. Poster's side.
+func (r *Requests) Staged() uint32 { return r.staged - r.tail }
+
+// Rollback takes back the last n requests, committed or not. The caller knows
+// that the device has not looked at them. Poster's side.
+func (r *Requests) Rollback(n uint32) {
+	for ; n > 0; n-- {
+		r.staged--
+		r.slots[r.staged&r.mask].state = slotFree
+	}
+	// The requests before these may all have been quiet: signalling one too
+	// many is harmless.
+	r.unsignaled = r.depth
+	if int32(r.tail-r.staged) > 0 {
+		StoreRelease32(&r.tail, r.staged)
+	}
+}
+
+// Complete ends request seq with the given status. ok is false when no such
+// request is outstanding: the completion is stale or invented. show is false
+// when the program asked not to hear of it. On true, id, side, QPN, opcode and
+// length of the request are in w. Poller's side.
+func (r *Requests) Complete(seq uint32, status Status, w *WC) (show, ok bool) {
+	head := r.head
+	if seq-head >= atomic.LoadUint32(&r.tail)-head {
+		return false, false
+	}
+	s := &r.slots[seq&r.mask]
+	if s.state == slotFree {
+		return false, false
+	}
+	show = s.state == slotVisible || status != StatusSuccess
+	*w = WC{ID: s.id, QPN: r.qpn, Status: status, Side: r.side}
+	if status == StatusSuccess {
+		w.Opcode, w.Bytes = s.op, s.bytes
+	}
+	s.state = slotFree
+	if r.side == SendSide {
+		// Send queues complete in order: the quiet ones before this one
+		// have succeeded.
+		for i := head; i != seq; i++ {
+			if p := &r.slots[i&r.mask]; p.state == slotQuiet {
+				p.state = slotFree
+			}
+		}
+	}
+	r.advance(head)
+	return show, true
+}
+
+// advance moves the head over ended requests.
+func (r *Requests) advance(head uint32) {
+	tail := atomic.LoadUint32(&r.tail)
+	for head != tail && r.slots[head&r.mask].state == slotFree {
+		head++
+	}
+	StoreRelease32(&r.head, head)
+}
+
+// Outstanding is how many posted requests have not ended. Poller's side.
+func (r *Requests) Outstanding() uint32 { return atomic.LoadUint32(&r.tail) - r.head }
+
+// Abandon ends at most len(wcs) of the outstanding requests, oldest first, as
+// flushed and synthetic: the device will not end them. It returns how many it
+// wrote and whether none is left. Poller's side.
+func (r *Requests) Abandon(wcs []WC) (n int, done bool) {
+	head, tail := r.head, atomic.LoadUint32(&r.tail)
+	for head != tail && n < len(wcs) {
+		s := &r.slots[head&r.mask]
+		if s.state != slotFree {
+			wcs[n] = WC{ID: s.id, QPN: r.qpn, Status: StatusFlushed, Side: r.side, Flags: FlagSynthetic}
+			s.state = slotFree
+			n++
+		}
+		head++
+	}
+	StoreRelease32(&r.head, head)
+	return n, head == tail
+}

@@ -1,0 +1,34 @@
+package cq
+
+import "sync/atomic"
+
+// State is what the poller of one completion queue and the rest of the program
+// tell each other. The poller loads one word a batch; all else is rare.
+type State struct {
+	word atomic.Uint32
+
+	// Stray counts completions that belong to no outstanding request: stale
+	// ones, and what a broken device invents. Late counts completions of
+	// QPs that were closed before they were polled.
+	Stray, Late atomic.Uint64
+}
+
+// The bits of a State's word.
+const (
+	// Closed: the queue is closed, its memory is no longer the device's.
+	Closed uint32 = 1 << iota
+	// Mail: somebody left work for the poller.
+	Mail
+	// Dead: the device says that the queue lost completions, or is gone.
+	Dead
+)
+
+// Load returns the word. It is one plain load on every architecture's fast
+// path.
+func (s *State) Load() uint32 { return s.word.Load() }
+
+// Set sets bits of the word.
+func (s *State) Set(bits uint32) { s.word.Or(bits) }
+
+// Clear clears bits of the word.
+func (s *State) Clear(bits uint32) { s.word.And(^bits) }
