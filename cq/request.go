@@ -76,4 +76,7 @@ type CompletionRing interface {
 	// 2^32, and Capacity how many the ring holds at most.
 	Consumed() uint32
 	Capacity() uint32
+	// Empty says whether all that the device has written was read and given
+	// back. Any goroutine may call it.
+	Empty() bool
 }
