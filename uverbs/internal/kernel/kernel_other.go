@@ -1,0 +1,47 @@
+//go:build !linux
+
+package kernel
+
+import (
+	"io/fs"
+	"math"
+	"os"
+	"syscall"
+)
+
+// Host returns a system without RDMA devices: opening one says
+// [ErrNotLinux]. Memory can be allocated, for devices that are simulated.
+func Host() Kernel { return other{} }
+
+type other struct{}
+
+// Open implements [Kernel].
+func (other) Open(string, uint64) (File, error) { return nil, ErrNotLinux }
+
+// Sysfs implements [Kernel]: it is empty.
+func (other) Sysfs() fs.FS { return empty{} }
+
+// Memlock implements [Kernel].
+func (other) Memlock() (limit uint64, exempt bool) { return math.MaxUint64, false }
+
+// PageSize implements [Kernel].
+func (other) PageSize() int { return os.Getpagesize() }
+
+// Alloc implements [Kernel].
+func (other) Alloc(n int, hugePages bool) (*Mapping, error) {
+	if hugePages {
+		return nil, ErrNotLinux
+	}
+	n, ok := roundUp(n, os.Getpagesize())
+	if !ok {
+		return nil, syscall.EINVAL
+	}
+	return heapMapping(n, os.Getpagesize()), nil
+}
+
+// empty is a file tree with nothing in it.
+type empty struct{}
+
+func (empty) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}

@@ -1,0 +1,58 @@
+//go:build linux
+
+package kernel
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ioctl runs RDMA_VERBS_IOCTL on req. It is unix.Syscall and not RawSyscall,
+// because a request may wait for address resolution for seconds.
+func ioctl(fd int, req []byte) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), verbsIoctl, uintptr(unsafe.Pointer(&req[0])))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+			continue
+		}
+		return errno
+	}
+}
+
+// mapShared maps n bytes of fd at offset. MmapPtr rather than Mmap: it keeps
+// no table of mappings, and it counts offsets in pages where a long has 32
+// bits.
+func mapShared(fd int, offset int64, n int) (*region, error) {
+	return mmap(nil, fd, offset, n, unix.MAP_SHARED)
+}
+
+// mapAnonymous maps n bytes of private zeroed memory.
+func mapAnonymous(n int, flags int) (*region, error) {
+	return mmap(nil, -1, 0, n, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
+}
+
+func mmap(addr unsafe.Pointer, fd int, offset int64, n, flags int) (*region, error) {
+	for {
+		p, err := unix.MmapPtr(fd, offset, addr, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, flags)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &region{addr: p, b: unsafe.Slice((*byte)(p), n)}, nil
+	}
+}
+
+// replaceByZeros maps private zero pages over b. Readers and writers of the
+// addresses never see a hole: MAP_FIXED replaces atomically.
+func replaceByZeros(addr unsafe.Pointer, n int) error {
+	_, err := mmap(addr, -1, 0, n, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
+	return err
+}
+
+func munmap(addr unsafe.Pointer, n int) error { return unix.MunmapPtr(addr, uintptr(n)) }
