@@ -1,0 +1,161 @@
+package rxe
+
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
+)
+
+// CQ is the completion queue of a soft-RoCE device. It is a
+// [cq.CompletionRing]: one goroutine at a time calls its methods, Empty
+// excepted.
+type CQ struct {
+	ring  ring
+	eps   *cq.Endpoints
+	state *cq.State
+
+	// Indices are free-running here and masked on their way to memory. The
+	// consumer index in memory is written and never read again: the poller
+	// goes by its own.
+	next  uint32 // the next slot to read
+	start uint32 // where next began
+	given uint32 // next as last stored in the ring; atomic
+}
+
+var _ cq.CompletionRing = (*CQ)(nil)
+
+// NewCQ makes a completion queue of the ring that the driver mapped for it.
+// Completions are looked up in eps, and those of queues that complete on state
+// are taken. An error says what in the ring's header cannot be.
+//
+// The memory has to stay readable and writable as long as the CQ is used. It
+// may be replaced by other pages at any time, if state says Closed before.
+func NewCQ(mem []byte, eps *cq.Endpoints, state *cq.State) (*CQ, error) {
+	r, err := newRing(mem, "completion", abi.SizeofUverbsWC)
+	if err != nil {
+		return nil, err
+	}
+	i := r.loadConsumer()
+	return &CQ{ring: r, eps: eps, state: state, next: i, start: i, given: i}, nil
+}
+
+// Poll decodes at most len(wcs) completions into wcs and returns how many, and
+// whether none was left when it began. Completions that cannot belong to a
+// posted request are dropped and counted in the State, as are those of closed
+// QPs; quiet requests that succeeded are dropped in silence. So n may be 0 with
+// completions left, and Poll then has to be called again.
+//
+// The slots of the batch go back to the driver in one store at the end, unless
+// the State says by then that the queue is closed.
+func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
+	producer := q.ring.loadProducer()
+	next := q.next
+	// A hostile producer index can announce at most one lap.
+	for next&q.ring.mask != producer && n < len(wcs) {
+		e := q.ring.completion(next)
+		next++
+		// Every word of e is read once.
+		index, side, seq, ok := cq.SplitWRID(e.WRID)
+		ep := q.eps.Get(index)
+		if !ok || ep == nil {
+			q.stray()
+			continue
+		}
+		if ep.Closed {
+			q.late()
+			continue
+		}
+		r := ep.Side(side)
+		if r == nil || !r.Belongs(q.state) || e.QPNum != ep.QPN {
+			q.stray()
+			continue
+		}
+		w := &wcs[n]
+		status := cq.Status(e.Status)
+		show, ok := r.Complete(seq, status, w)
+		if !ok {
+			q.stray()
+			continue
+		}
+		if status != cq.StatusSuccess {
+			w.VendorErr = e.VendorErr
+		} else if side == cq.RecvSide {
+			received(e, w)
+		}
+		if show {
+			n++
+		}
+	}
+	if next != q.next {
+		q.next = next
+		if q.state.Load()&cq.Closed == 0 {
+			q.ring.storeConsumer(next)
+			cq.StoreRelease32(&q.given, next)
+		}
+	}
+	return n, next&q.ring.mask == producer
+}
+
+// The kernel's numbers in successful receive completions: enum ib_wc_opcode and
+// enum ib_wc_flags of include/rdma/ib_verbs.h. Soft-RoCE copies them to user
+// space as they are; libibverbs has other numbers for some.
+const (
+	wcRecvWriteImm = 129
+	wcGRH          = 1
+	wcImm          = 2
+	wcInvalidate   = 4
+)
+
+// received fills in what only a successful receive has. The opcode of a send
+// completion is not looked at: the request knows it. An opcode that is neither
+// of the two is taken for a receive, since the request has ended.
+func received(e *abi.UverbsWC, w *cq.WC) {
+	w.Opcode = cq.OpRecv
+	if e.Opcode == wcRecvWriteImm {
+		w.Opcode = cq.OpRecvWriteImm
+	}
+	w.Bytes = e.ByteLen
+	flags := e.WCFlags
+	// The four bytes are the wire's for immediate data and a number in the
+	// machine's order for an rkey.
+	if flags&wcImm != 0 {
+		w.SetImm(e.Ex.ImmData().Uint32())
+	} else if flags&wcInvalidate != 0 {
+		w.SetInvalidatedRKey(*e.Ex.InvalidateRKey())
+	}
+	// Soft-RoCE sets the GRH bit on every receive, and writes a GRH to the
+	// buffer on datagram queues only, which are also the only ones where it
+	// fills in the sender's QP. That number is never 0.
+	if src := e.SrcQP; src != 0 {
+		w.SrcQPN = src
+		if flags&wcGRH != 0 {
+			w.Flags |= cq.FlagGRH
+		}
+	}
+}
+
+// stray and late count dropped completions, out of line because of the locked
+// instruction.
+//
+//go:noinline
+func (q *CQ) stray() { q.state.Stray.Add(1) }
+
+//go:noinline
+func (q *CQ) late() { q.state.Late.Add(1) }
+
+// Consumed is the number of slots that Poll has read so far, modulo 2^32.
+func (q *CQ) Consumed() uint32 { return q.next - q.start }
+
+// Capacity is how many completions the ring holds: one less than it has slots,
+// since a full ring must differ from an empty one.
+func (q *CQ) Capacity() uint32 { return q.ring.mask }
+
+// Empty says whether all that the driver has written was read and given back at
+// one moment during the call. Any goroutine may call it.
+func (q *CQ) Empty() bool {
+	given := atomic.LoadUint32(&q.given)
+	producer := q.ring.loadProducer()
+	// Had the poller moved in between, the two could be of different laps.
+	return given&q.ring.mask == producer && atomic.LoadUint32(&q.given) == given
+}

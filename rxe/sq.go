@@ -1,0 +1,147 @@
+package rxe
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
+)
+
+// SQ is the send queue of a soft-RoCE queue pair. It is a [cq.SendRing]: one
+// goroutine at a time uses it. The driver looks at what was published when the
+// doorbell rings, which takes a system call and is the caller's business.
+type SQ struct {
+	producer
+	maxSGE, maxInline int
+}
+
+var _ cq.SendRing = (*SQ)(nil)
+
+// NewSQ makes a send queue of the ring that the driver mapped for it, for
+// requests of at most maxSGE elements or maxInline bytes of inline data. An
+// error says what in the ring's header cannot be.
+//
+// It goes on where the ring's producer index stands, which is not 0 on a queue
+// pair that was reset.
+func NewSQ(mem []byte, maxSGE, maxInline int) (*SQ, error) {
+	if maxSGE < 0 || maxInline < 0 || maxSGE > maxElements || maxInline > maxElements*abi.SizeofRxeSGE {
+		return nil, fmt.Errorf("rxe: a send queue for %d elements or %d bytes inline: both are from 0 to %d and %d",
+			maxSGE, maxInline, maxElements, maxElements*abi.SizeofRxeSGE)
+	}
+	r, err := newRing(mem, "send", abi.SizeofRxeSendWQE+max(maxSGE*abi.SizeofRxeSGE, maxInline))
+	if err != nil {
+		return nil, err
+	}
+	return &SQ{producer: newProducer(r), maxSGE: maxSGE, maxInline: maxInline}, nil
+}
+
+// maxElements bounds the scatter/gather elements of one request. The driver's
+// own limit is 32; this one only keeps sizes from overflowing.
+const maxElements = 1 << 16
+
+// noWire marks an operation that no request of this queue has.
+const noWire = 0xff
+
+// sendOps has, for each operation, the number in enum ib_uverbs_wr_opcode of
+// rdma/ib_user_verbs.h and which fields go with it.
+var sendOps = [...]struct {
+	wire        uint8
+	remote, imm bool
+}{
+	cq.OpSend:           {wire: 2},
+	cq.OpSendImm:        {wire: 3, imm: true},
+	cq.OpSendInvalidate: {wire: noWire},
+	cq.OpWrite:          {wire: 0, remote: true},
+	cq.OpWriteImm:       {wire: 1, remote: true, imm: true},
+	cq.OpRead:           {wire: 4, remote: true},
+}
+
+// Flags of a send work request, enum ib_send_flags of include/rdma/ib_verbs.h.
+const (
+	sendFence     = 1
+	sendSignaled  = 2
+	sendSolicited = 4
+	sendInline    = 8
+)
+
+// wireFlags translates flags to the driver's.
+func wireFlags(f cq.SendFlags) uint32 {
+	w := uint32(sendSignaled)
+	if f&cq.Unsignaled != 0 {
+		w = 0
+	}
+	if f&cq.Fence != 0 {
+		w |= sendFence
+	}
+	if f&cq.Solicited != 0 {
+		w |= sendSolicited
+	}
+	if f&cq.Inline != 0 {
+		w |= sendInline
+	}
+	return w
+}
+
+// Put writes r to the next slot: all of it, so that nothing is left of the
+// request that was there a lap before, nor of what the driver kept in it. The
+// caller has checked that there is room, and that the operation and the lengths
+// are allowed; what would not fit the slot panics instead of overwriting the
+// next one.
+func (q *SQ) Put(r *cq.SendRequest) {
+	op := &sendOps[r.Op]
+	if op.wire == noWire {
+		panic("rxe: Put: " + r.Op.String() + " is not an operation of soft-RoCE send queues")
+	}
+	w := q.ring.send(q.next)
+	*w = abi.RxeSendWQE{}
+	w.WR.WRID = r.WRID
+	w.WR.Opcode = uint32(op.wire)
+	w.WR.SendFlags = wireFlags(r.Flags)
+	if op.imm {
+		*w.WR.Ex.ImmData() = abi.MakeBe32(r.Imm)
+	}
+	if op.remote {
+		to := w.WR.WR.Rdma()
+		to.RemoteAddr, to.RKey = r.RemoteAddr, r.RKey
+		// The driver's running remote address: it starts from here, not
+		// from the field above.
+		w.IOVA = r.RemoteAddr
+	}
+	w.DMA.Length, w.DMA.Resid = r.Length, r.Length
+	if r.Flags&cq.Inline != 0 {
+		if len(r.Data) > q.maxInline {
+			panic("rxe: Put: more inline data than the send queue was made for")
+		}
+		copy(q.ring.inline(q.next, len(r.Data)), r.Data)
+	} else {
+		if len(r.SGEs) > q.maxSGE {
+			panic("rxe: Put: more elements than the send queue was made for")
+		}
+		w.DMA.NumSGE = uint32(len(r.SGEs))
+		putSGEs(q.ring.sges(q.next, abi.SizeofRxeSendWQE, len(r.SGEs)), r.SGEs)
+	}
+	q.advance()
+}
+
+// putSGEs writes elements to a slot; the two are of one length.
+func putSGEs(to []abi.RxeSGE, sges []cq.SGE) {
+	for i := range to {
+		to[i].Addr, to[i].Length, to[i].LKey = sges[i].Addr, sges[i].Length, sges[i].LKey
+	}
+}
+
+// Publish lets the driver see all that was Put. It looks when the doorbell
+// rings.
+func (q *SQ) Publish() { q.publish() }
+
+// Rollback takes the last n requests back, also when they were published: the
+// driver looks at the queue in the doorbell alone, so those that were published
+// and have had no doorbell can be withdrawn.
+func (q *SQ) Rollback(n uint32) { q.rollback(n) }
+
+// Capacity is how many requests the ring holds.
+func (q *SQ) Capacity() int { return q.capacity() }
+
+// Space is how many requests can be Put now, as the driver says. It is from 0
+// to Capacity whatever the driver says.
+func (q *SQ) Space() int { return q.space() }
