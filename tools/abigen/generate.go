@@ -54,7 +54,11 @@ func generateFiles(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := printTable(t)
+	s, err := readSchemaFile(filepath.Join(root, filepath.FromSlash(schemaPath)), t)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", schemaPath, err)
+	}
+	files, err := printTable(t, s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", tablePath, err)
 	}
@@ -70,8 +74,8 @@ func readTable(path string) (*layout.Table, error) {
 	return layout.Read(f)
 }
 
-// printTable prints one file for each header and one with the compile-time checks of all.
-func printTable(t *layout.Table) (map[string][]byte, error) {
+// printTable prints one file for each header, one with the compile-time checks of all, and the schema.
+func printTable(t *layout.Table, s *schema) (map[string][]byte, error) {
 	if err := checkPatches(t); err != nil {
 		return nil, err
 	}
@@ -93,7 +97,12 @@ func printTable(t *layout.Table) (map[string][]byte, error) {
 	if files["zasserts.go"], err = g.file(asserts); err != nil {
 		return nil, err
 	}
-	return files, nil
+	tables, err := g.printSchema(s)
+	if err != nil {
+		return nil, err
+	}
+	files["zschema.go"], err = g.file(tables)
+	return files, err
 }
 
 // generator holds what the files of one run share.
