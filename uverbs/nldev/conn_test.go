@@ -1,0 +1,291 @@
+package nldev
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/goverbs/goverbs/abi"
+	"github.com/mdlayher/netlink"
+	"github.com/mdlayher/netlink/nltest"
+)
+
+func u8(typ uint16, x uint8) netlink.Attribute {
+	return netlink.Attribute{Type: typ, Data: []byte{x}}
+}
+
+func u64(typ uint16, x uint64) netlink.Attribute {
+	return netlink.Attribute{Type: typ, Data: binary.NativeEndian.AppendUint64(nil, x)}
+}
+
+func table(typ uint16, attrs ...netlink.Attribute) netlink.Attribute {
+	return netlink.Attribute{Type: typ | netlink.Nested, Data: pack(attrs...)}
+}
+
+func pack(attrs ...netlink.Attribute) []byte { return nltest.MustMarshalAttributes(attrs) }
+
+// rxeLink, rxePort and rxeChardev are what Linux 6.1 says of a soft-RoCE
+// device.
+func rxeLink() []byte {
+	return pack(
+		u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 0),
+		str(abi.RDMA_NLDEV_ATTR_DEV_NAME, "rxe0"),
+		u32(abi.RDMA_NLDEV_ATTR_PORT_INDEX, 1),
+		u64(abi.RDMA_NLDEV_ATTR_CAP_FLAGS, 0x01223c76),
+		u64(abi.RDMA_NLDEV_ATTR_NODE_GUID, 0x505400fffe123456),
+		u64(abi.RDMA_NLDEV_ATTR_SYS_IMAGE_GUID, 0x505400fffe123456),
+		u8(abi.RDMA_NLDEV_ATTR_DEV_NODE_TYPE, 1),
+		u8(abi.RDMA_NLDEV_ATTR_DEV_DIM, 0),
+		str(abi.RDMA_NLDEV_ATTR_DEV_PROTOCOL, "roce"),
+		u32(1000, 7), // from a newer kernel
+	)
+}
+
+func rxePort() []byte {
+	return pack(
+		u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 0),
+		str(abi.RDMA_NLDEV_ATTR_DEV_NAME, "rxe0"),
+		u32(abi.RDMA_NLDEV_ATTR_PORT_INDEX, 1),
+		u8(abi.RDMA_NLDEV_ATTR_PORT_STATE, 4),
+		u8(abi.RDMA_NLDEV_ATTR_PORT_PHYS_STATE, 5),
+		u32(abi.RDMA_NLDEV_ATTR_NDEV_INDEX, 2),
+		str(abi.RDMA_NLDEV_ATTR_NDEV_NAME, "dummy0"),
+	)
+}
+
+func rxeChardev() []byte {
+	return pack(
+		str(abi.RDMA_NLDEV_ATTR_CHARDEV_NAME, "uverbs0"),
+		u64(abi.RDMA_NLDEV_ATTR_CHARDEV_ABI, 2),
+		u64(abi.RDMA_NLDEV_ATTR_CHARDEV, 231<<8|192),
+		u32(abi.RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, 14),
+	)
+}
+
+func rxeCounts() []byte {
+	entry := func(name string, n uint64) netlink.Attribute {
+		return table(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY,
+			str(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME, name),
+			u64(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, n))
+	}
+	return pack(
+		u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 0),
+		table(abi.RDMA_NLDEV_ATTR_RES_SUMMARY, entry("qp", 1), entry("cm_id", 0), entry("pd", 1)),
+	)
+}
+
+// answering makes a Conn whose kernel checks the request against op, flags and
+// attrs, and answers with payloads.
+func answering(t *testing.T, op int, flags netlink.HeaderFlags, attrs []byte, payloads ...[]byte) *Conn {
+	t.Helper()
+	return &Conn{c: nltest.Dial(func(req []netlink.Message) ([]netlink.Message, error) {
+		if len(req) == 0 {
+			return nil, io.EOF
+		}
+		h := req[0].Header
+		if want := netlink.HeaderType(0x1400 + op); h.Type != want {
+			t.Errorf("message type %#x, want %#x", h.Type, want)
+		}
+		if h.Flags != flags|netlink.Request {
+			t.Errorf("flags %v, want %v", h.Flags, flags|netlink.Request)
+		}
+		if d := cmp.Diff(string(attrs), string(req[0].Data)); d != "" {
+			t.Errorf("request (-want +got):\n%s", d)
+		}
+		if flags&netlink.Acknowledge != 0 {
+			return nltest.Error(0, req)
+		}
+		var out []netlink.Message
+		for _, p := range payloads {
+			out = append(out, netlink.Message{
+				Header: netlink.Header{Type: h.Type, Sequence: h.Sequence, PID: h.PID}, Data: p,
+			})
+		}
+		if flags&netlink.Dump == netlink.Dump {
+			out = append(out, netlink.Message{Header: netlink.Header{Sequence: h.Sequence, PID: h.PID}})
+			if len(out) == 1 {
+				return nil, io.EOF
+			}
+			return nltest.Multipart(out)
+		}
+		return out, nil
+	})}
+}
+
+// refusing makes a Conn whose kernel answers everything with errno.
+func refusing(errno syscall.Errno) *Conn {
+	return &Conn{c: nltest.Dial(func(req []netlink.Message) ([]netlink.Message, error) {
+		req[0].Header.Flags = 0 // the flags of a dump mean something else in a refusal
+		return nltest.Error(int(errno), req)
+	})}
+}
+
+func TestLinks(t *testing.T) {
+	c := answering(t, 1, netlink.Dump, nil, rxeLink(), rxeLink())
+	got, err := c.Links()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Link{
+		Name: "rxe0", Ports: 1, CapFlags: 0x01223c76, NodeGUID: 0x505400fffe123456,
+		SysImageGUID: 0x505400fffe123456, NodeType: NodeCA, Protocol: "roce",
+	}
+	if d := cmp.Diff([]Link{l, l}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestNoLinks(t *testing.T) {
+	got, err := answering(t, 1, netlink.Dump, nil).Links()
+	if err != nil || len(got) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestPorts(t *testing.T) {
+	ask := pack(u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 0))
+	got, err := answering(t, 5, netlink.Dump, ask, rxePort()).Ports(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Port{{
+		Device: "rxe0", Index: 1, State: PortActive, PhysState: PhysLinkUp, NetdevIndex: 2, Netdev: "dummy0",
+	}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestPortOfAnotherDevice(t *testing.T) {
+	ask := pack(u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 3))
+	if _, err := answering(t, 5, netlink.Dump, ask, rxePort()).Ports(3); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a port of device 0 in answer to device 3: %v", err)
+	}
+}
+
+func TestChardev(t *testing.T) {
+	ask := pack(u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 9), str(abi.RDMA_NLDEV_ATTR_CHARDEV_TYPE, "uverbs"))
+	wide := append(rxeChardev(), pack(u64(abi.RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, 18))...)
+	for driver, answer := range map[uint32][]byte{14: rxeChardev(), 18: wide} {
+		got, err := answering(t, 15, 0, ask, answer).Chardev(9, "uverbs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Chardev{Name: "uverbs0", ABI: 2, Dev: 231<<8 | 192, DriverID: driver}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	}
+}
+
+func TestNewAndDelLink(t *testing.T) {
+	ask := pack(
+		str(abi.RDMA_NLDEV_ATTR_DEV_NAME, "rxe0"),
+		str(abi.RDMA_NLDEV_ATTR_LINK_TYPE, "rxe"),
+		str(abi.RDMA_NLDEV_ATTR_NDEV_NAME, "dummy0"))
+	if err := answering(t, 3, netlink.Acknowledge, ask).NewLink("rxe0", "rxe", "dummy0"); err != nil {
+		t.Error(err)
+	}
+	ask = pack(u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 4))
+	if err := answering(t, 4, netlink.Acknowledge, ask).DelLink(4); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNewLinkNames(t *testing.T) {
+	c := refusing(syscall.EPERM)
+	for _, n := range []struct{ name, netdev string }{
+		{"", "eth0"}, {"a/b", "eth0"}, {"a b", "eth0"}, {"..", "eth0"}, {strings.Repeat("x", 64), "eth0"},
+		{"rxe0", ""}, {"rxe0", "sixteen-letters-"}, {"rxe0", "a\x00b"},
+	} {
+		if err := c.NewLink(n.name, "rxe", n.netdev); err == nil || errors.Is(err, syscall.EPERM) {
+			t.Errorf("NewLink(%q, %q) reached the kernel: %v", n.name, n.netdev, err)
+		}
+	}
+}
+
+func TestResourceCounts(t *testing.T) {
+	ask := pack(u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 2))
+	got, err := answering(t, 9, 0, ask, rxeCounts()).ResourceCounts(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(ResourceCounts{"qp": 1, "cm_id": 0, "pd": 1}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestCounters(t *testing.T) {
+	ask := pack(u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 2), u32(abi.RDMA_NLDEV_ATTR_PORT_INDEX, 1))
+	answer := pack(table(abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTERS,
+		table(abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY,
+			str(abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_NAME, "sent_pkts"),
+			u64(abi.RDMA_NLDEV_ATTR_STAT_HWCOUNTER_ENTRY_VALUE, 1<<40))))
+	got, err := answering(t, 17, 0, ask, answer).Counters(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(Counters{"sent_pkts": 1 << 40}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestSystem(t *testing.T) {
+	answer := pack(
+		u8(abi.RDMA_NLDEV_SYS_ATTR_NETNS_MODE, 1),
+		u8(abi.RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK, 1),
+		u8(abi.RDMA_NLDEV_SYS_ATTR_PRIVILEGED_QKEY_MODE, 0))
+	got, err := answering(t, 6, 0, nil, answer).System()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(System{NetnsShared: true, CopyOnFork: true}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestRefusalsKeepTheErrno(t *testing.T) {
+	c := refusing(syscall.EPERM)
+	calls := map[string]func() error{
+		"list the devices":                        func() error { _, err := c.Links(); return err },
+		"list the ports of device 1":              func() error { _, err := c.Ports(1); return err },
+		"find the uverbs file of device 1":        func() error { _, err := c.Chardev(1, "uverbs"); return err },
+		`add rxe link "rxe0" on eth0`:             func() error { return c.NewLink("rxe0", "rxe", "eth0") },
+		"delete device 1":                         func() error { return c.DelLink(1) },
+		"count the resources of device 1":         func() error { _, err := c.ResourceCounts(1); return err },
+		"read the counters of port 2 of device 1": func() error { _, err := c.Counters(1, 2); return err },
+		"read the system settings":                func() error { _, err := c.System(); return err },
+	}
+	for what, call := range calls {
+		err := call()
+		if !errors.Is(err, syscall.EPERM) || !strings.HasPrefix(err.Error(), "nldev: "+what+": ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestWrongMessageType(t *testing.T) {
+	c := &Conn{c: nltest.Dial(func(req []netlink.Message) ([]netlink.Message, error) {
+		h := req[0].Header
+		return []netlink.Message{{Header: netlink.Header{Type: 0x1402, Sequence: h.Sequence, PID: h.PID}}}, nil
+	})}
+	if _, err := c.System(); !errors.Is(err, ErrMalformed) {
+		t.Errorf("an answer of another type: %v", err)
+	}
+}
+
+func TestEnumNames(t *testing.T) {
+	for got, want := range map[string]string{
+		NodeCA.String(): "ca", NodeType(99).String(): "NodeType(99)",
+		PortActive.String(): "ACTIVE", PortState(9).String(): "PortState(9)",
+		PhysLinkUp.String(): "LINK_UP", PortPhysState(200).String(): "PortPhysState(200)",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
