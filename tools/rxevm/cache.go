@@ -1,0 +1,99 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// A host is what every command needs of the machine that it runs on.
+type host struct {
+	// cache is the folder for everything fetched or built; none of it is in the source tree.
+	cache string
+	// install allows apt-get install, which changes the machine and needs root.
+	install bool
+	// refresh asks for the mirror's newest packages instead of what the cache has.
+	refresh bool
+	// say gets progress lines and never a program's output.
+	say io.Writer
+}
+
+// note prints one progress line.
+func (h *host) note(format string, args ...any) {
+	fmt.Fprintf(h.say, "rxevm: "+format+"\n", args...)
+}
+
+// newHost finds the cache: $GOVERBS_CACHE, or goverbs in the user's cache folder.
+func newHost(install bool) (*host, error) {
+	dir := os.Getenv("GOVERBS_CACHE")
+	if dir == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return nil, exitError{exitMissing, fmt.Errorf("no cache folder: %w; set GOVERBS_CACHE to a folder for packages and kernels (about 1 GB)", err)}
+		}
+		dir = filepath.Join(base, "goverbs")
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return nil, exitError{exitMissing, fmt.Errorf("cache: %w; set GOVERBS_CACHE to a folder that can be written", err)}
+	}
+	return &host{cache: dir, install: install, say: os.Stderr}, nil
+}
+
+// path joins a name to the cache folder.
+func (h *host) path(elem ...string) string {
+	return filepath.Join(append([]string{h.cache}, elem...)...)
+}
+
+// lock keeps other rxevm processes from changing the cache until the function that it returns is called. The kernel drops it when the process ends, however it ends.
+func (h *host) lock() (func(), error) {
+	f, err := os.OpenFile(h.path("lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		h.note("waiting for another rxevm that is filling the cache")
+		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// build makes the folder name in the cache whole or not at all: make fills a scratch folder, which then takes the name.
+// What an interrupted run left behind is removed first; the caller holds the lock.
+func (h *host) build(name string, make func(dir string) error) error {
+	final := h.path(name)
+	scratch := final + ".part"
+	if err := os.RemoveAll(scratch); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(scratch, 0o755); err != nil {
+		return err
+	}
+	err := make(scratch)
+	if err == nil {
+		err = os.RemoveAll(final)
+	}
+	if err == nil {
+		err = os.Rename(scratch, final)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(scratch))
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A machine says what to emulate.
+type machine struct {
+	arch   string
+	cpus   int
+	memMiB int
+	kvm    bool
+	// loud asks for all kernel messages on the console instead of warnings only.
+	loud bool
+}
+
+// qemuPackages are the packages with the emulators.
+var qemuPackages = map[string]string{"amd64": "qemu-system-x86", "arm64": "qemu-system-arm"}
+
+// qemu finds the emulator for an architecture.
+func (h *host) qemu(ctx context.Context, arch string) (hostTool, error) {
+	unlock, err := h.lock()
+	if err != nil {
+		return hostTool{}, err
+	}
+	defer unlock()
+	return h.tool(ctx, seriesArchs[arch], qemuPackages[arch])
+}
+
+// commandLine is the kernel's command line. Mitigations protect nothing here and cost time under emulation; a panic ends the emulator at once.
+func (m machine) commandLine() string {
+	tty := "ttyS0"
+	if m.arch == "arm64" {
+		tty = "ttyAMA0"
+	}
+	level := "5"
+	if m.loud {
+		level = "8"
+	}
+	return "console=" + tty + " loglevel=" + level + " panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0 rdinit=/init " + guestMark + "=1"
+}
+
+// args are the emulator's arguments. initrd is a path; port is the number of an inherited socket. No network card, no default devices, no
+// configuration files, no display.
+func (m machine) args(t hostTool, kernel, initrd string, port int) []string {
+	a := []string{"-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot",
+		"-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memMiB),
+		"-kernel", kernel, "-initrd", initrd, "-append", m.commandLine(),
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+		"-chardev", "socket,id=port,fd=" + strconv.Itoa(port),
+		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port,name=" + portName}
+	switch {
+	case m.arch == "arm64" && m.kvm:
+		a = append(a, "-machine", "virt,gic-version=host", "-accel", "kvm", "-cpu", "host")
+	case m.arch == "arm64":
+		a = append(a, "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "max,pauth-impdef=on")
+	case m.kvm:
+		a = append(a, "-machine", "q35", "-accel", "kvm", "-cpu", "host")
+	default:
+		a = append(a, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max")
+	}
+	if t.root != "" {
+		for _, d := range []string{"usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"} {
+			a = append(a, "-L", filepath.Join(t.root, d))
+		}
+	}
+	return a
+}
+
+// An emulator is a running QEMU.
+type emulator struct {
+	cmd  *exec.Cmd
+	port *os.File      // our end of the serial port
+	done chan struct{} // closed when the process has ended
+	err  error         // how it ended; read after done
+}
+
+// startQEMU starts the emulator. The initial file tree lives in memory that dies with the process, so nothing is left on disk whatever happens. The
+// guest's console goes to console, the emulator's own messages to messages.
+func startQEMU(t hostTool, m machine, kernel string, im image, console, messages io.Writer) (*emulator, error) {
+	initrd, err := memFile("initrd", im)
+	if err != nil {
+		return nil, err
+	}
+	defer initrd.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "port")
+	defer theirs.Close()
+	if err := unix.SetNonblock(pair[0], true); err != nil { // For Go's poller: reads end when the file is closed.
+		unix.Close(pair[0])
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	e := &emulator{port: os.NewFile(uintptr(pair[0]), "port"), done: make(chan struct{})}
+	e.cmd = t.command(context.Background(), m.args(t, kernel, "/proc/self/fd/3", 4)...)
+	e.cmd.ExtraFiles = []*os.File{initrd, theirs}
+	e.cmd.Stdout, e.cmd.Stderr = console, messages
+	// Its own process group keeps a terminal's Ctrl-C from it, so that we decide in which order things end.
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error, 1)
+	go func() {
+		defer close(e.done)
+		e.err = onLockedThread(func() error {
+			err := e.cmd.Start()
+			started <- err
+			if err != nil {
+				return err
+			}
+			return e.cmd.Wait()
+		})
+	}()
+	if err := <-started; err != nil {
+		e.port.Close()
+		return nil, fmt.Errorf("start QEMU: %w", err)
+	}
+	return e, nil
+}
+
+// kill ends the emulator and waits until it is gone.
+func (e *emulator) kill() {
+	select {
+	case <-e.done:
+	default:
+		_ = unix.Kill(-e.cmd.Process.Pid, unix.SIGKILL) // It may have ended meanwhile; its process is not reaped before done.
+		<-e.done
+	}
+	e.port.Close()
+}
+
+// memFile writes an image into an anonymous file.
+func memFile(name string, im image) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if err := im.writeTo(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("initial file tree: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// onLockedThread runs f on a thread that lives as long as f: the kernel sends a parent-death signal when the thread that started a child ends, not its process.
+func onLockedThread(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return f()
+}
