@@ -24,11 +24,16 @@ type events struct {
 	closed bool
 }
 
-func newEvents(fd int) (*events, error) {
+// newEvents takes over taken. It works on a duplicate, because an os.File can
+// not give a descriptor back, and the caller keeps taken when this fails.
+func newEvents(taken int) (*events, error) {
 	// The kernel makes event descriptors blocking. A descriptor must be
 	// non-blocking before it meets os.NewFile, which looks once.
-	if err := unix.SetNonblock(fd, true); err != nil {
-		closeFD(fd)
+	if err := unix.SetNonblock(taken, true); err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(uintptr(taken), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
 		return nil, err
 	}
 	e := &events{f: os.NewFile(uintptr(fd), "infinibandevent"), fd: fd}
@@ -41,6 +46,7 @@ func newEvents(fd int) (*events, error) {
 		}
 		return nil, bare(err)
 	}
+	closeFD(taken)
 	return e, nil
 }
 

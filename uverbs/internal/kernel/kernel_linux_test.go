@@ -338,8 +338,8 @@ func TestEvents(t *testing.T) {
 	if n, err := e.Read(buf[:]); n != 8 || err != nil {
 		t.Errorf("Read: %d, %v", n, err)
 	}
-	if e.FD() != r {
-		t.Errorf("FD is %d, want %d", e.FD(), r)
+	if flags, err := unix.FcntlInt(uintptr(e.FD()), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("FD %d is not close-on-exec (%v)", e.FD(), err)
 	}
 }
 
@@ -383,6 +383,9 @@ func TestEventsRefusesPlainFile(t *testing.T) {
 	f := openZero(t)
 	if e, err := f.Events(fd); !errors.Is(err, ErrNotPollable) {
 		t.Errorf("Events of a folder: %v, %v", e, err)
+	}
+	if err := f.CloseFD(fd); err != nil {
+		t.Errorf("the caller lost a descriptor that Events refused: %v", err)
 	}
 	if _, err := f.Events(1 << 20); err != syscall.EBADF {
 		t.Errorf("Events of no descriptor: %v", err)
