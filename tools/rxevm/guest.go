@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/uverbs/nldev"
 	"golang.org/x/sys/unix"
 )
 
@@ -116,7 +117,6 @@ func guestMounts() error {
 		{"devtmpfs", "/dev", "devtmpfs", ""},
 		{"devpts", "/dev/pts", "devpts", "mode=0620,ptmxmode=0666"},
 		{"tmpfs", "/dev/shm", "tmpfs", "mode=1777"},
-		{"tmpfs", "/tmp", "tmpfs", "mode=1777"},
 		{"tmpfs", "/run", "tmpfs", "mode=0755"},
 		{"debugfs", "/sys/kernel/debug", "debugfs", ""},
 		{"bpf", "/sys/fs/bpf", "bpf", ""},
@@ -179,7 +179,7 @@ func uptime() float64 {
 }
 
 // guestTeardown ends every process, takes soft-RoCE down, and reports what stayed behind.
-func guestTeardown(before map[string]uint64) byeReport {
+func guestTeardown(before nldev.ResourceCounts) byeReport {
 	var bye byeReport
 	leak := func(format string, args ...any) { bye.Leaks = append(bye.Leaks, fmt.Sprintf(format, args...)) }
 

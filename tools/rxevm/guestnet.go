@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mdlayher/netlink"
+	"github.com/goverbs/goverbs/uverbs/nldev"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,142 +48,51 @@ func linkUp(name, addr string, prefix int) error {
 	)
 }
 
-// Numbers of RDMA netlink, from rdma/rdma_netlink.h.
-const (
-	nldevGet     = 5<<10 | 1
-	nldevNewLink = 5<<10 | 3
-	nldevDelLink = 5<<10 | 4
-	nldevResGet  = 5<<10 | 9
-
-	attrDevIndex   = 1
-	attrDevName    = 2
-	attrResSummary = 15
-	attrResEntry   = 16
-	attrResName    = 17
-	attrResCurr    = 18
-	attrNdevName   = 51
-	attrLinkType   = 65
-)
-
-// rdmaCall sends one RDMA netlink request and returns the replies.
-func rdmaCall(op netlink.HeaderType, flags netlink.HeaderFlags, attrs func(*netlink.AttributeEncoder)) ([]netlink.Message, error) {
-	conn, err := netlink.Dial(unix.NETLINK_RDMA, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	ae := netlink.NewAttributeEncoder()
-	if attrs != nil {
-		attrs(ae)
-	}
-	data, err := ae.Encode()
-	if err != nil {
-		return nil, err
-	}
-	return conn.Execute(netlink.Message{Header: netlink.Header{Type: op, Flags: netlink.Request | flags}, Data: data})
-}
-
-// addRXE makes a soft-RoCE device on an interface.
-func addRXE(dev, iface string) error {
-	_, err := rdmaCall(nldevNewLink, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) {
-		ae.String(attrDevName, dev)
-		ae.String(attrLinkType, "rxe")
-		ae.String(attrNdevName, iface)
-	})
-	if err != nil {
-		return fmt.Errorf("add %s on %s: %w", dev, iface, err)
-	}
-	return nil
-}
-
-// removeRDMA removes an RDMA link; it blocks while a program holds the device. The error wraps os.ErrNotExist when there is no such device.
-func removeRDMA(dev string) error {
-	msgs, err := rdmaCall(nldevGet, netlink.Dump, nil)
+// onRDMA calls f with an RDMA netlink socket and the index of a device. The error wraps os.ErrNotExist when there is no such device.
+func onRDMA(dev string, f func(c *nldev.Conn, index uint32) error) error {
+	c, err := nldev.Dial()
 	if err != nil {
 		return err
 	}
-	for _, m := range msgs {
-		ad, err := netlink.NewAttributeDecoder(m.Data)
-		if err != nil {
-			return err
-		}
-		var index uint32
-		var name string
-		for ad.Next() {
-			switch ad.Type() {
-			case attrDevIndex:
-				index = ad.Uint32()
-			case attrDevName:
-				name = ad.String()
-			}
-		}
-		if err := ad.Err(); err != nil {
-			return err
-		}
-		if name == dev {
-			_, err := rdmaCall(nldevDelLink, netlink.Acknowledge, func(ae *netlink.AttributeEncoder) { ae.Uint32(attrDevIndex, index) })
-			return err
+	defer c.Close()
+	links, err := c.Links()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.Name == dev {
+			return f(c, l.Index)
 		}
 	}
 	return fmt.Errorf("RDMA device %s: %w", dev, os.ErrNotExist)
 }
 
-// resources returns how many objects of each kind (qp, cq, mr, pd, ...) the kernel has on a device.
-func resources(dev string) (map[string]uint64, error) {
-	msgs, err := rdmaCall(nldevResGet, netlink.Dump, nil)
+// addRXE makes a soft-RoCE device on an interface.
+func addRXE(dev, iface string) error {
+	c, err := nldev.Dial()
 	if err != nil {
-		return nil, fmt.Errorf("RDMA resources: %w", err)
+		return err
 	}
-	for _, m := range msgs {
-		ad, err := netlink.NewAttributeDecoder(m.Data)
-		if err != nil {
-			return nil, err
-		}
-		var name string
-		counts := map[string]uint64{}
-		for ad.Next() {
-			switch ad.Type() {
-			case attrDevName:
-				name = ad.String()
-			case attrResSummary:
-				ad.Nested(func(table *netlink.AttributeDecoder) error {
-					for table.Next() {
-						if table.Type() == attrResEntry {
-							table.Nested(func(e *netlink.AttributeDecoder) error { return resourceEntry(e, counts) })
-						}
-					}
-					return table.Err()
-				})
-			}
-		}
-		if err := ad.Err(); err != nil {
-			return nil, fmt.Errorf("RDMA resources: %w", err)
-		}
-		if name == dev {
-			return counts, nil
-		}
-	}
-	return nil, fmt.Errorf("RDMA device %s: %w", dev, os.ErrNotExist)
+	defer c.Close()
+	return c.NewLink(dev, "rxe", iface)
 }
 
-// resourceEntry adds one line of the summary to counts.
-func resourceEntry(e *netlink.AttributeDecoder, counts map[string]uint64) error {
-	var kind string
-	var n uint64
-	for e.Next() {
-		switch e.Type() {
-		case attrResName:
-			kind = e.String()
-		case attrResCurr:
-			n = e.Uint64()
-		}
-	}
-	counts[kind] = n
-	return e.Err()
+// removeRDMA removes an RDMA link; it blocks while a program holds the device.
+func removeRDMA(dev string) error {
+	return onRDMA(dev, func(c *nldev.Conn, index uint32) error { return c.DelLink(index) })
+}
+
+// resources returns how many objects of each kind the kernel has on a device.
+func resources(dev string) (counts nldev.ResourceCounts, err error) {
+	err = onRDMA(dev, func(c *nldev.Conn, index uint32) error {
+		counts, err = c.ResourceCounts(index)
+		return err
+	})
+	return counts, err
 }
 
 // resourceDiff lists the kinds of which there are more than before; "" when there are none.
-func resourceDiff(before, after map[string]uint64) string {
+func resourceDiff(before, after nldev.ResourceCounts) string {
 	var more []string
 	for _, kind := range slices.Sorted(maps.Keys(after)) {
 		if after[kind] > before[kind] {

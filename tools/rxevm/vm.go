@@ -118,6 +118,7 @@ func (h *host) guestImage(ctx context.Context, c guestConfig, k kernelDir) (imag
 		im.dir("/"+target, 0o755)
 	}
 	im.dir("/root", 0o700)
+	im.dir("/tmp", 0o1777)
 	boot, err := k.addModules(im, c.modules)
 	if err != nil {
 		return nil, exitError{exitBroken, err}
