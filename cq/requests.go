@@ -17,15 +17,18 @@ type Requests struct {
 	qpn   uint32
 	state *State // of the CQ on which these requests complete
 
-	// Poster's side.
+	// What one side writes is on a cache line that the other leaves alone:
+	// the poller reads the fields above for every completion, the poster
+	// writes those below for every request.
+	_          [64]byte
 	staged     uint32 // next number to stage; tail once committed
 	unsignaled uint32 // how many staged in a row will not complete by themselves
-
-	_    [64]byte // tail and head on lines of their own
-	tail uint32
-	_    [60]byte
-	head uint32
-	_    [60]byte
+	_          [56]byte
+	tail       uint32
+	_          [60]byte
+	head       uint32
+	gaps       uint32 // how many from head to tail have ended; poller's side
+	_          [56]byte
 }
 
 type slot struct {
@@ -105,6 +108,32 @@ func (r *Requests) Rollback(n uint32) {
 	}
 }
 
+// Oldest says whether request seq is the oldest one outstanding, and none after
+// it has ended, as is so for nearly all completions. If that request succeeded,
+// EndOldest does what Complete does; both are small enough to be inlined into a
+// loop over completions. Poller's side.
+func (r *Requests) Oldest(seq uint32) bool {
+	// One expression, so that it is one branch where it is inlined. The
+	// shift yields 1 for tail == seq: then nothing is outstanding.
+	tail := atomic.LoadUint32(&r.tail)
+	return (seq^r.head)|(tail-seq-1)>>31|r.gaps == 0
+}
+
+// EndOldest ends request seq, for which Oldest just was true, with success. Its
+// result and what it does to w are as with Complete. Poller's side.
+func (r *Requests) EndOldest(seq uint32, w *WC) (show bool) {
+	s := &r.slots[seq&r.mask]
+	show = s.state == slotVisible
+	// A composite literal would be built on the stack and copied from there
+	// in wide pieces, which stalls on the narrow stores it was built with.
+	*w = WC{}
+	w.ID, w.QPN, w.Bytes = s.id, r.qpn, s.bytes
+	w.Opcode, w.Side = s.op, r.side
+	s.state = slotFree
+	StoreRelease32(&r.head, seq+1)
+	return show
+}
+
 // Complete ends request seq with the given status. ok is false when no such
 // request is outstanding: the completion is stale or invented. show is false
 // when the program asked not to hear of it. On true, id, side, QPN, opcode and
@@ -119,17 +148,20 @@ func (r *Requests) Complete(seq uint32, status Status, w *WC) (show, ok bool) {
 		return false, false
 	}
 	show = s.state == slotVisible || status != StatusSuccess
-	*w = WC{ID: s.id, QPN: r.qpn, Status: status, Side: r.side}
+	*w = WC{} // not a literal; see EndOldest
+	w.ID, w.QPN, w.Status, w.Side = s.id, r.qpn, status, r.side
 	if status == StatusSuccess {
 		w.Opcode, w.Bytes = s.op, s.bytes
 	}
 	s.state = slotFree
+	r.gaps++
 	if r.side == SendSide {
 		// Send queues complete in order: the quiet ones before this one
 		// have succeeded.
 		for i := head; i != seq; i++ {
 			if p := &r.slots[i&r.mask]; p.state == slotQuiet {
 				p.state = slotFree
+				r.gaps++
 			}
 		}
 	}
@@ -142,6 +174,7 @@ func (r *Requests) advance(head uint32) {
 	tail := atomic.LoadUint32(&r.tail)
 	for head != tail && r.slots[head&r.mask].state == slotFree {
 		head++
+		r.gaps--
 	}
 	StoreRelease32(&r.head, head)
 }
@@ -160,6 +193,8 @@ func (r *Requests) Abandon(wcs []WC) (n int, done bool) {
 			wcs[n] = WC{ID: s.id, QPN: r.qpn, Status: StatusFlushed, Side: r.side, Flags: FlagSynthetic}
 			s.state = slotFree
 			n++
+		} else {
+			r.gaps--
 		}
 		head++
 	}

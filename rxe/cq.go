@@ -55,36 +55,52 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 	for next&q.ring.mask != producer && n < len(wcs) {
 		e := q.ring.completion(next)
 		next++
-		// Every word of e is read once.
+		// Every word of e is read once: it could change in between.
 		index, side, seq, ok := cq.SplitWRID(e.WRID)
 		ep := q.eps.Get(index)
-		if !ok || ep == nil {
-			q.stray()
-			continue
-		}
-		if ep.Closed {
-			q.late()
+		if !ok || ep == nil || ep.Closed || ep.QPN != e.QPNum {
+			q.drop(ep)
 			continue
 		}
 		r := ep.Side(side)
-		if r == nil || !r.Belongs(q.state) || e.QPNum != ep.QPN {
-			q.stray()
+		if r == nil || !r.Belongs(q.state) {
+			q.drop(nil)
 			continue
 		}
 		w := &wcs[n]
 		status := cq.Status(e.Status)
-		show, ok := r.Complete(seq, status, w)
-		if !ok {
-			q.stray()
-			continue
+		oldest := r.Oldest(seq)
+		if status == cq.StatusSuccess && oldest {
+			if !r.EndOldest(seq, w) {
+				continue
+			}
+		} else {
+			// Failures, successes out of order, quiet requests, and
+			// what names no outstanding request.
+			show, ok := r.Complete(seq, status, w)
+			if !ok {
+				q.drop(nil)
+				continue
+			}
+			if status != cq.StatusSuccess {
+				w.VendorErr = e.VendorErr
+				n++
+				continue
+			}
+			if !show {
+				continue
+			}
 		}
-		if status != cq.StatusSuccess {
-			w.VendorErr = e.VendorErr
-		} else if side == cq.RecvSide {
+		n++
+		if side == cq.RecvSide {
+			flags := e.WCFlags
 			received(e, w)
-		}
-		if show {
-			n++
+			if flags&(wcImm|wcInvalidate) != 0 {
+				attached(e, w, flags)
+			}
+			if src := e.SrcQP; src != 0 {
+				datagram(w, src, flags)
+			}
 		}
 	}
 	if next != q.next {
@@ -95,6 +111,18 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 		}
 	}
 	return n, next&q.ring.mask == producer
+}
+
+// drop counts a completion that the program does not see. ep is where it was
+// addressed to. It stands apart because counting takes a locked instruction.
+//
+//go:noinline
+func (q *CQ) drop(ep *cq.Endpoint) {
+	if ep != nil && ep.Closed {
+		q.state.Late.Add(1)
+	} else {
+		q.state.Stray.Add(1)
+	}
 }
 
 // The kernel's numbers in successful receive completions: enum ib_wc_opcode and
@@ -116,33 +144,28 @@ func received(e *abi.UverbsWC, w *cq.WC) {
 		w.Opcode = cq.OpRecvWriteImm
 	}
 	w.Bytes = e.ByteLen
-	flags := e.WCFlags
-	// The four bytes are the wire's for immediate data and a number in the
-	// machine's order for an rkey.
+}
+
+// attached fills in what came with the message. The same four bytes are the
+// wire's for immediate data and a number in the machine's order for an rkey.
+func attached(e *abi.UverbsWC, w *cq.WC, flags uint32) {
 	if flags&wcImm != 0 {
 		w.SetImm(e.Ex.ImmData().Uint32())
-	} else if flags&wcInvalidate != 0 {
+	} else {
 		w.SetInvalidatedRKey(*e.Ex.InvalidateRKey())
-	}
-	// Soft-RoCE sets the GRH bit on every receive, and writes a GRH to the
-	// buffer on datagram queues only, which are also the only ones where it
-	// fills in the sender's QP. That number is never 0.
-	if src := e.SrcQP; src != 0 {
-		w.SrcQPN = src
-		if flags&wcGRH != 0 {
-			w.Flags |= cq.FlagGRH
-		}
 	}
 }
 
-// stray and late count dropped completions, out of line because of the locked
-// instruction.
-//
-//go:noinline
-func (q *CQ) stray() { q.state.Stray.Add(1) }
-
-//go:noinline
-func (q *CQ) late() { q.state.Late.Add(1) }
+// datagram fills in where a datagram came from. Soft-RoCE sets the GRH bit on
+// every receive and writes a GRH to the buffer on datagram queues only, which
+// are also the only ones where it gives the sender's QP, a number that is never
+// 0. So the bit counts only with that number.
+func datagram(w *cq.WC, src, flags uint32) {
+	w.SrcQPN = src
+	if flags&wcGRH != 0 {
+		w.Flags |= cq.FlagGRH
+	}
+}
 
 // Consumed is the number of slots that Poll has read so far, modulo 2^32.
 func (q *CQ) Consumed() uint32 { return q.next - q.start }

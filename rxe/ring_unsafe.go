@@ -19,7 +19,7 @@ type ring struct {
 	consumer *uint32        // index of the slot that is taken next
 	slots    unsafe.Pointer // slot 0
 	mask     uint32         // number of slots less one
-	shift    uint32         // log2 of the bytes of a slot
+	size     uintptr        // bytes of a slot
 }
 
 // newRing checks the header of the ring in mem, whose slots hold a record of
@@ -37,8 +37,7 @@ func newRing(mem []byte, kind string, size int) (ring, error) {
 	h := (*abi.RxeQueueBuf)(base)
 	shift := atomic.LoadUint32(&h.Log2ElemSize)
 	mask := atomic.LoadUint32(&h.IndexMask)
-	// The bound keeps the sizes below far from overflow, and the shifts of
-	// the hot path from needing a check. No element is that big.
+	// The bound keeps the sizes below far from overflow.
 	if shift > 30 {
 		return ring{}, fmt.Errorf("rxe: the driver's %s ring has elements of 2^%d bytes: this is not a ring of soft-RoCE", kind, shift)
 	}
@@ -58,14 +57,13 @@ func newRing(mem []byte, kind string, size int) (ring, error) {
 		consumer: &h.ConsumerIndex,
 		slots:    unsafe.Add(base, abi.OffRxeQueueBufData),
 		mask:     mask,
-		shift:    shift,
+		size:     1 << shift,
 	}, nil
 }
 
-// slot returns the slot of the free-running index i. shift is at most 30: the
-// mask tells the compiler so.
+// slot returns the slot of the free-running index i.
 func (r *ring) slot(i uint32) unsafe.Pointer {
-	return unsafe.Add(r.slots, uintptr(i&r.mask)<<(r.shift&31))
+	return unsafe.Add(r.slots, uintptr(i&r.mask)*r.size)
 }
 
 // completion returns slot i of a completion ring. Some kernels have bigger
