@@ -1,0 +1,24 @@
+package poll
+
+// Strategy is how to wait: [Busy] or [Event].
+type Strategy interface {
+	newWait(w *Waiter) (waiting, error)
+}
+
+// Busy polls without rest. It needs no event channel and answers within the time
+// of one poll, at the price of one core per Waiter; the process needs another
+// one for everything else, so NewWaiter refuses as many busy waiters as
+// GOMAXPROCS.
+type Busy struct{}
+
+// Event sleeps until the device reports a completion. The queues need
+// CQOptions.Events.
+type Event struct {
+	// Solicited sleeps through completions that are not solicited. It is
+	// for receive queues.
+	Solicited bool
+	// Thread parks the operating-system thread, not only the goroutine. It
+	// answers sooner where the goroutine owns its thread
+	// (runtime.LockOSThread), and costs a thread per Waiter.
+	Thread bool
+}

@@ -1,0 +1,206 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
+)
+
+// EventType is what happened to a device, with the numbers of enum
+// ib_event_type (include/rdma/ib_verbs.h).
+type EventType uint32
+
+// The events.
+const (
+	EventCQError EventType = iota
+	EventQPFatal
+	EventQPRequestError
+	EventQPAccessError
+	EventCommEstablished
+	EventSendQueueDrained
+	EventPathMigrated
+	EventPathMigrationError
+	EventDeviceFatal
+	EventPortActive
+	EventPortError
+	EventLIDChange
+	EventPKeyChange
+	EventSMChange
+	EventSRQError
+	EventSRQLimitReached
+	EventQPLastWQEReached
+	EventClientReregister
+	EventGIDChange
+	EventWQFatal
+)
+
+var eventNames = [...]string{
+	"CQ error", "QP fatal error", "QP request error", "QP access error", "communication established",
+	"send queue drained", "path migrated", "path migration error", "device fatal error", "port active",
+	"port error", "LID change", "P_Key change", "SM change", "SRQ error", "SRQ limit reached",
+	"last WQE reached", "client reregister", "GID change", "WQ fatal error",
+}
+
+// String names the event.
+func (t EventType) String() string {
+	if int64(t) < int64(len(eventNames)) {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("EventType(%d)", uint32(t))
+}
+
+// Event is something that happened to a device, a port or an object.
+type Event struct {
+	Type EventType
+	// Port is set for events of a port.
+	Port int
+	// QP, CQ is set for events of one, unless it was closed by then.
+	QP *QP
+	CQ *CQ
+}
+
+// String describes the event.
+func (e Event) String() string {
+	switch {
+	case e.QP != nil:
+		return fmt.Sprintf("%v on QP %d", e.Type, e.QP.qpn)
+	case e.CQ != nil:
+		return fmt.Sprintf("%v on a CQ of depth %d", e.Type, e.CQ.depth)
+	case e.Port != 0:
+		return fmt.Sprintf("%v on port %d", e.Type, e.Port)
+	}
+	return e.Type.String()
+}
+
+// eventBacklog is how many events wait for a reader before new ones are
+// dropped, and counted.
+const eventBacklog = 256
+
+// asyncEvents reads the device's asynchronous events in the one goroutine that
+// an open device has.
+type asyncEvents struct {
+	dev     *Device
+	file    kernel.EventFile
+	ch      chan Event
+	dropped atomic.Uint64
+	done    sync.WaitGroup
+}
+
+// startAsync begins to read events.
+func (d *Device) startAsync() error {
+	const op = "open asynchronous events"
+	r := newRequest(d.driver, abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC)
+	r.create(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE)
+	if err := d.call(op, r); err != nil {
+		return err
+	}
+	f, err := d.adopt(op, int(int64(r.result(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE))))
+	if err != nil {
+		return err
+	}
+	d.async = &asyncEvents{dev: d, file: f, ch: make(chan Event, eventBacklog)}
+	d.async.done.Go(d.async.run)
+	return nil
+}
+
+// Events are the asynchronous events of the device. The channel is closed when
+// the device is. A reader that falls far behind loses the newest events, which
+// DroppedEvents counts.
+func (d *Device) Events() <-chan Event { return d.async.ch }
+
+// DroppedEvents counts the events that nobody had room for.
+func (d *Device) DroppedEvents() uint64 { return d.async.dropped.Load() }
+
+func (a *asyncEvents) run() {
+	defer close(a.ch)
+	record := make([]byte, abi.SizeofUverbsAsyncEventDesc)
+	for {
+		n, err := a.file.ReadWait(record)
+		switch {
+		case err == nil && n == len(record):
+			a.handle(a.decode(record))
+		case err == nil:
+			// Half a record says nothing, and nothing sensible follows.
+			a.lost(fmt.Errorf("an event record of %d bytes, want %d", n, len(record)))
+			return
+		case errors.Is(err, os.ErrClosed):
+			return
+		default:
+			a.lost(err)
+			return
+		}
+	}
+}
+
+// decode turns a record into an event. Its element is a user handle or a port
+// number, as the type says.
+func (a *asyncEvents) decode(record []byte) Event {
+	element := native.Uint64(record)
+	e := Event{Type: EventType(native.Uint32(record[8:]))}
+	switch e.Type {
+	case EventDeviceFatal:
+	case EventPortActive, EventPortError, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister, EventGIDChange:
+		if element <= 255 {
+			e.Port = int(element)
+		}
+	default:
+		switch o := a.dev.object(element).(type) {
+		case *QP:
+			e.QP = o
+		case *CQ:
+			e.CQ = o
+		}
+	}
+	return e
+}
+
+// handle does what the library itself has to do on an event, and passes it on.
+func (a *asyncEvents) handle(e Event) {
+	switch {
+	case e.Type == EventCQError && e.CQ != nil:
+		e.CQ.mailbox.kill(e.CQ, fmt.Errorf("goverbs: %s: poll CQ of depth %d: %w: completions are lost; close it and its queue pairs, and make them deeper", a.dev.info.Name, e.CQ.depth, ErrOverrun))
+	case e.Type == EventQPFatal && e.QP != nil:
+		e.QP.state.CompareAndSwap(uint32(StateRTS), uint32(StateErr))
+	case e.Type == EventDeviceFatal:
+		a.dev.gone()
+	}
+	select {
+	case a.ch <- e:
+	default:
+		a.dropped.Add(1)
+	}
+}
+
+// lost ends the events: the kernel took the file away, or it speaks another
+// language than ours. Without events a removal would go unseen.
+func (a *asyncEvents) lost(err error) {
+	if a.dev.opts.Logger != nil {
+		a.dev.opts.Logger.Error("goverbs: asynchronous events ended", "device", a.dev.info.Name, "error", err)
+	}
+	if isDeviceGone(kernelError(err)) {
+		a.dev.gone()
+	}
+}
+
+// gone tells every completion queue that the device is.
+func (d *Device) gone() {
+	for _, c := range d.ofKind(kindCQ) {
+		q := c.(*CQ)
+		q.mailbox.kill(q, fmt.Errorf("goverbs: %s: poll CQ: %w", d.info.Name, ErrDeviceGone))
+	}
+}
+
+// close ends the goroutine and waits for it.
+func (a *asyncEvents) close() {
+	// A deadline ends a parked read on every kind of file; Close alone would
+	// do so only where the runtime polls.
+	a.file.SetReadDeadline(time.Unix(1, 0))
+	a.file.Close()
+	a.done.Wait()
+}

@@ -1,0 +1,333 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/rxe"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
+)
+
+// CQ is a completion queue.
+//
+// One goroutine at a time polls it: Poll, Arm, TakeEvent and the Wait of
+// package poll are that goroutine's. Poll takes no lock, so two pollers at a
+// time corrupt the queue. Close may come from any goroutine, also beside Poll.
+type CQ struct {
+	object
+	ring    cq.CompletionRing
+	mapping *kernel.Mapping
+	state   cq.State
+	depth   int
+
+	events kernel.EventFile // nil without Events
+	record [8]byte          // the poller's, for reading events
+	bell   sync.Mutex       // Arm against Close
+	arm    [2]*request      // prebuilt: any completion, solicited ones
+
+	waiterMu sync.Mutex
+	wake     func()
+
+	mailbox mailbox
+
+	committed int // completions that QPs may have outstanding; guarded by dev.mu
+}
+
+// CQOptions are the choices of NewCQ. The zero value, and nil, mean a queue for
+// busy polling.
+type CQOptions struct {
+	// Events gives the queue a completion channel of its own, on which a
+	// waiter can sleep.
+	Events bool
+	// Vector is the completion vector that serves the queue's events, less
+	// than Device.CompletionVectors.
+	Vector int
+}
+
+// NewCQ makes a completion queue that holds at least depth completions.
+//
+// The device's limit is DeviceAttr.MaxCQE. Queue pairs count against the depth
+// when they are made, so that an overrun cannot happen by accident.
+func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
+	const op = "create CQ"
+	if opts == nil {
+		opts = new(CQOptions)
+	}
+	if !d.provides() {
+		return nil, d.noProvider(op)
+	}
+	if depth < 1 || depth > d.attr.MaxCQE {
+		return nil, invalid("%s: depth %d: %s allows 1 to %d", op, depth, d.info.Name, d.attr.MaxCQE)
+	}
+	if opts.Vector < 0 || opts.Vector >= d.vectors {
+		return nil, invalid("%s: completion vector %d: %s has %d, numbered from 0", op, opts.Vector, d.info.Name, d.vectors)
+	}
+	q := &CQ{object: object{dev: d, kind: kindCQ, id: d.nextID()}}
+	if opts.Events {
+		var err error
+		if q.events, err = d.newChannel(); err != nil {
+			return nil, err
+		}
+	}
+	if err := q.create(op, depth, opts.Vector); err != nil {
+		q.closeEvents()
+		return nil, err
+	}
+	if err := d.hold(q); err != nil {
+		q.free()
+		return nil, err
+	}
+	return q, nil
+}
+
+// newChannel makes a completion channel. It is a file of its own that has to be
+// closed, whatever becomes of the device file.
+func (d *Device) newChannel() (kernel.EventFile, error) {
+	const op = "create completion channel"
+	in, out := new(abi.UverbsCreateCompChannel), new(abi.UverbsCreateCompChannelResp)
+	if err := d.call(op, newCommand(d.driver, abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, in.Bytes(), out.Bytes())); err != nil {
+		return nil, err
+	}
+	return d.adopt(op, int(int32(out.FD)))
+}
+
+// adopt takes over an event descriptor that the kernel returned.
+func (d *Device) adopt(op string, fd int) (kernel.EventFile, error) {
+	f, err := d.file.Events(fd)
+	if err != nil {
+		d.file.CloseFD(fd)
+		return nil, &Error{Op: op, Device: d.info.Name, Err: err}
+	}
+	return f, nil
+}
+
+// create makes the kernel's object and maps its ring.
+func (q *CQ) create(op string, depth, vector int) error {
+	d := q.dev
+	resp, cqe := new(abi.RxeCreateCQResp), make([]byte, 4)
+	r := newRequest(d.driver, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
+	r.create(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
+	r.in32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(depth))
+	r.in64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id)
+	r.in32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(vector))
+	r.out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe)
+	r.out(abi.UVERBS_ATTR_UHW_OUT, resp.Bytes())
+	if q.events != nil {
+		r.fd(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.events.FD())
+	}
+	if d.async != nil {
+		r.fd(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, d.async.file.FD())
+		r.optional()
+	}
+	if err := d.call(op, r); err != nil {
+		return err
+	}
+	q.handle = uint32(r.result(abi.UVERBS_ATTR_CREATE_CQ_HANDLE))
+	q.depth = int(native.Uint32(cqe))
+	mapping, err := d.mapRing(op, resp.MI)
+	if err == nil {
+		var ring *rxe.CQ
+		if ring, err = rxe.NewCQ(mapping.Bytes(), &d.endpoints, &q.state); err == nil {
+			q.ring, q.mapping = ring, mapping
+			// The ring that is mapped is what can be filled, whatever
+			// the reply says.
+			q.depth = min(q.depth, int(ring.Capacity()))
+			q.prebuildArm()
+			return nil
+		}
+		mapping.Detach()
+		err = &Error{Op: op, Device: d.info.Name, Err: err}
+	}
+	d.destroy("destroy CQ", abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY, q.handle, new(abi.UverbsDestroyCQResp).Bytes())
+	return err
+}
+
+// mapRing maps a queue that the kernel's reply describes.
+func (d *Device) mapRing(op string, mi abi.MMInfo) (*kernel.Mapping, error) {
+	const limit = 1 << 34 // far above what any depth asks for
+	if mi.Size == 0 || uint64(mi.Size) > limit || mi.Offset > 1<<62 {
+		return nil, &Error{Op: op, Device: d.info.Name, Err: fmt.Errorf("the kernel describes a queue of %d bytes at offset %#x", mi.Size, mi.Offset)}
+	}
+	m, err := d.file.Map(int64(mi.Offset), int(mi.Size))
+	if err != nil {
+		return nil, &Error{Op: op, Device: d.info.Name, Err: kernelError(err), Hint: fmt.Sprintf("mapping %d bytes of queue memory", mi.Size)}
+	}
+	return m, nil
+}
+
+func (q *CQ) prebuildArm() {
+	for solicited := range q.arm {
+		in := &abi.UverbsReqNotifyCQ{CQHandle: q.handle, SolicitedOnly: uint32(solicited)}
+		q.arm[solicited] = newCommand(q.dev.driver, abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, in.Bytes(), nil)
+	}
+}
+
+// Device is the device that the queue belongs to.
+func (q *CQ) Device() *Device { return q.dev }
+
+// Depth is how many completions the queue holds; at least what NewCQ was asked
+// for.
+func (q *CQ) Depth() int { return q.depth }
+
+// Poll takes up to len(wcs) completions without waiting and returns how many.
+// It never returns n > 0 together with an error. The errors are os.ErrClosed
+// after Close, and ErrOverrun and ErrDeviceGone, which come after the last
+// completion and stay.
+//
+// It does not allocate, lock or enter the kernel.
+func (q *CQ) Poll(wcs []WC) (int, error) {
+	if q.state.Load() != 0 {
+		return q.pollSlow(wcs)
+	}
+	n, _ := q.ring.Poll(wcs)
+	if q.state.Load()&cq.Closed != 0 {
+		return 0, q.closedError()
+	}
+	runtime.KeepAlive(q.mapping)
+	return n, nil
+}
+
+// pollSlow is Poll while somebody has something to tell the poller.
+func (q *CQ) pollSlow(wcs []WC) (int, error) {
+	if q.state.Load()&cq.Closed != 0 {
+		return 0, q.closedError()
+	}
+	n, drained := q.ring.Poll(wcs)
+	m, err := q.mailbox.read(q, wcs[n:], drained)
+	n += m
+	if q.state.Load()&cq.Closed != 0 {
+		return 0, q.closedError()
+	}
+	runtime.KeepAlive(q.mapping)
+	if n > 0 || !drained {
+		return n, nil
+	}
+	return 0, err
+}
+
+func (q *CQ) closedError() error {
+	return fmt.Errorf("goverbs: %s: poll CQ: %w", q.dev.info.Name, os.ErrClosed)
+}
+
+// Arm asks for one event when the next completion arrives, or, with
+// solicitedOnly, the next receive of a solicited message or failed request.
+// Completions that are in the queue already raise no event: poll after arming.
+func (q *CQ) Arm(solicitedOnly bool) error {
+	if q.events == nil {
+		return fmt.Errorf("goverbs: %s: arm CQ: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
+	}
+	r := q.arm[0]
+	if solicitedOnly {
+		r = q.arm[1]
+	}
+	q.bell.Lock()
+	defer q.bell.Unlock()
+	if q.state.Load()&cq.Closed != 0 {
+		return q.closedError()
+	}
+	r.rearm()
+	return q.dev.call("arm CQ", r)
+}
+
+// TakeEvent consumes one event of the queue's channel if there is one. It does
+// not wait.
+func (q *CQ) TakeEvent() (bool, error) {
+	if q.events == nil {
+		return false, fmt.Errorf("goverbs: %s: take CQ event: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
+	}
+	n, err := q.events.Read(q.record[:])
+	switch {
+	case err == nil && n == len(q.record) && native.Uint64(q.record[:]) == q.id:
+		return true, nil
+	case err == nil:
+		return false, &Error{Op: "take CQ event", Device: q.dev.info.Name, Err: fmt.Errorf("record of %d bytes, %x, does not name this queue", n, q.record[:max(n, 0)])}
+	case isErrno(err, syscall.EAGAIN):
+		return false, nil
+	case errors.Is(err, os.ErrClosed):
+		return false, q.closedError()
+	}
+	return false, &Error{Op: "take CQ event", Device: q.dev.info.Name, Err: kernelError(err)}
+}
+
+// Attach is for waiters, see cq.Queue. It fails with ErrBusy when the queue has
+// a waiter already and with ErrNoEvents when it was made without events.
+func (q *CQ) Attach(wake func()) (fd int, detach func(), err error) {
+	if q.events == nil {
+		return -1, nil, fmt.Errorf("goverbs: %s: wait on CQ: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
+	}
+	q.waiterMu.Lock()
+	defer q.waiterMu.Unlock()
+	if q.state.Load()&cq.Closed != 0 {
+		return -1, nil, q.closedError()
+	}
+	if q.wake != nil {
+		return -1, nil, fmt.Errorf("goverbs: %s: wait on CQ: %w: another waiter has it", q.dev.info.Name, ErrBusy)
+	}
+	q.wake = wake
+	return q.events.FD(), func() {
+		q.waiterMu.Lock()
+		q.wake = nil
+		q.waiterMu.Unlock()
+	}, nil
+}
+
+// wakeWaiter makes a parked waiter look again.
+func (q *CQ) wakeWaiter() {
+	q.waiterMu.Lock()
+	defer q.waiterMu.Unlock()
+	if q.wake != nil {
+		q.wake()
+	}
+}
+
+// Stats counts what Poll dropped.
+type CQStats struct {
+	// Late completions belonged to queue pairs that were closed before they
+	// were polled.
+	Late uint64
+	// Stray completions belonged to no outstanding request. On a sound
+	// device there are none.
+	Stray uint64
+}
+
+// Stats returns the counts so far. Any goroutine may call it.
+func (q *CQ) Stats() CQStats {
+	return CQStats{Late: q.state.Late.Load(), Stray: q.state.Stray.Load()}
+}
+
+// Close destroys the queue. It returns ErrInUse while queue pairs complete on
+// it. A poller inside Poll or Wait gets os.ErrClosed; completions that were not
+// polled are lost.
+func (q *CQ) Close() error {
+	if err := q.retire(); err != nil {
+		return err
+	}
+	defer q.release()
+	return q.free()
+}
+
+func (q *CQ) free() error {
+	q.bell.Lock()
+	q.state.Set(cq.Closed)
+	q.bell.Unlock()
+	err := q.dev.destroy("destroy CQ", abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY, q.handle, new(abi.UverbsDestroyCQResp).Bytes())
+	q.wakeWaiter()
+	if e := q.mapping.Detach(); err == nil && e != nil {
+		err = &Error{Op: "destroy CQ", Device: q.dev.info.Name, Err: e}
+	}
+	q.mailbox.abandon(q)
+	q.closeEvents()
+	return err
+}
+
+func (q *CQ) closeEvents() {
+	if q.events != nil {
+		q.events.Close()
+	}
+}

@@ -1,0 +1,124 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
+)
+
+// Device is an open RDMA device: one verbs context. Its methods may be called
+// from any goroutine.
+type Device struct {
+	info   DeviceInfo
+	opts   Options
+	kernel kernel.Kernel
+	file   kernel.File
+	driver uint32
+	trace  *tracer
+
+	vectors     int    // completion vectors
+	coreSupport uint64 // what the kernel's core says it supports
+	attr        DeviceAttr
+
+	endpoints cq.Endpoints // the QPs by user index
+	bell      bellKind     // how to ring the send doorbell, see doorbell.go
+	ids       atomic.Uint64
+	async     *asyncEvents
+
+	mu      sync.Mutex
+	objects map[uint64]closer
+	closing bool
+	closed  chan struct{} // closed when Close has done its work
+}
+
+// Name is the device's name, such as "rxe0".
+func (d *Device) Name() string { return d.info.Name }
+
+// Info is what discovery knew of the device when it was opened.
+func (d *Device) Info() DeviceInfo { return d.info }
+
+// CompletionVectors is how many completion vectors the device has; a CQ's
+// vector is less.
+func (d *Device) CompletionVectors() int { return d.vectors }
+
+// getContext makes the file a verbs context. It must be the first call, and the
+// only one of its kind on a file.
+func (d *Device) getContext() error {
+	vectors, core := make([]byte, 4), make([]byte, 8)
+	r := newRequest(d.driver, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
+	r.out(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors)
+	r.out(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, core)
+	if err := d.call("get context", r); err != nil {
+		return err
+	}
+	d.vectors = int(native.Uint32(vectors))
+	d.coreSupport = native.Uint64(core)
+	return nil
+}
+
+// Close closes the device and all objects made from it, QPs first. Registered
+// memory stays mapped: it is yours. A poller that is inside a call gets
+// os.ErrClosed. Closing twice returns an error and does no harm.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.closing {
+		d.mu.Unlock()
+		<-d.closed
+		return d.closedError("close")
+	}
+	d.closing = true
+	d.mu.Unlock()
+	defer close(d.closed)
+
+	var errs []error
+	for k := range numKinds {
+		for _, c := range d.ofKind(k) {
+			// Somebody else may be closing it at this moment; whoever was
+			// first reports.
+			if err := c.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if d.async != nil {
+		d.async.close()
+	}
+	if err := d.file.Close(); err != nil {
+		errs = append(errs, fmt.Errorf("goverbs: %s: close: %w", d.info.Name, err))
+	}
+	return errors.Join(errs...)
+}
+
+// ofKind lists the objects of one kind, oldest first.
+func (d *Device) ofKind(k kind) []closer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var all []closer
+	for _, c := range d.objects {
+		if c.base().kind == k {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b closer) int { return int(int64(a.base().id) - int64(b.base().id)) })
+	return all
+}
+
+// object finds an object by its user handle, as events name it.
+func (d *Device) object(id uint64) closer {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.objects[id]
+}
+
+func (d *Device) closedError(op string) error {
+	return fmt.Errorf("goverbs: %s: %s: %w", d.info.Name, op, os.ErrClosed)
+}
+
+func isDeviceGone(err error) bool { return errors.Is(err, ErrDeviceGone) }

@@ -1,0 +1,94 @@
+package uverbs
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/abi"
+)
+
+// doorbell tells soft-RoCE that a send queue has new requests. The call carries
+// no requests: they are in the ring. Both forms are built once and live on the
+// heap, which does not move.
+type doorbell struct {
+	qp    *QP
+	mu    sync.Mutex // against a second Flush after Close
+	write []byte     // for write(): header, core struct
+	reply []byte     // where the kernel writes its answer
+	ioctl *request
+}
+
+// bellKind remembers how the device takes the doorbell. write() is the cheaper
+// way, but the kernel refuses it after a change of credentials, and may one day
+// refuse it altogether; the ioctl always works.
+type bellKind struct{ atomic.Uint32 }
+
+const (
+	bellUntried uint32 = iota
+	bellWrite
+	bellIoctl
+)
+
+// The header of struct ib_uverbs_cmd_hdr and the sizes that it counts.
+const (
+	writeHeaderSize = 8
+	wordSize        = 4
+	// The kernel wants at least the fixed part of its own, smaller, work
+	// request struct; librxe says 128.
+	bellWQESize = 128
+)
+
+func (b *doorbell) init(qp *QP) {
+	b.qp = qp
+	in := &abi.UverbsPostSend{QPHandle: qp.handle, WQESize: bellWQESize}
+	out := new(abi.UverbsPostSendResp)
+	b.reply = out.Bytes()
+	b.ioctl = newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_POST_SEND, in.Bytes(), b.reply)
+
+	core := &abi.UverbsPostSend{Response: address(b.reply), QPHandle: qp.handle, WQESize: bellWQESize}
+	b.write = make([]byte, writeHeaderSize, writeHeaderSize+abi.SizeofUverbsPostSend)
+	b.write = append(b.write, core.Bytes()...)
+	native.PutUint32(b.write[0:], abi.IB_USER_VERBS_CMD_POST_SEND)
+	native.PutUint16(b.write[4:], uint16(len(b.write)/wordSize))
+	native.PutUint16(b.write[6:], uint16(len(b.reply)/wordSize))
+}
+
+// ring rings. It returns the bare errno.
+func (b *doorbell) ring() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.qp.closing.Load() {
+		return os.ErrClosed
+	}
+	d := b.qp.dev
+	kind := d.bell.Load()
+	if kind != bellIoctl {
+		err := d.file.Write(b.write)
+		switch {
+		case err == nil:
+			if kind == bellUntried {
+				d.bell.Store(bellWrite)
+			}
+			return nil
+		case !isErrno(err, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.ENOSYS):
+			return err
+		}
+	}
+	b.ioctl.rearm()
+	err := b.ioctl.run(d.file)
+	if err == nil && kind != bellIoctl {
+		// The same request goes through this way: write() is not for us.
+		d.bell.Store(bellIoctl)
+	}
+	return err
+}
+
+// unseen says whether a doorbell failed in a way after which the device cannot
+// have looked at the ring: the kernel refused the call because the queue pair
+// is not ready to send, or does not exist.
+func unseen(err error) bool {
+	return isErrno(err, syscall.EINVAL, syscall.ENOENT) || errors.Is(err, os.ErrClosed)
+}

@@ -1,0 +1,144 @@
+package uverbs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// Peer is what a Handshake learned of the other side.
+type Peer struct {
+	Endpoint Endpoint
+	// Regions are the memory regions that the peer offered, in its order.
+	Regions []Remote
+}
+
+// Handshake connects the queue pair to the one whose owner calls Handshake at
+// the other end of conn. It swaps endpoints and offers the given regions,
+// connects with the lesser MTU and read depth of both sides, and returns when
+// both are ready to receive and send.
+//
+// Receives that the peer's first messages need stand before the call. conn
+// carries nothing else during the call, and is the caller's again afterwards.
+// When ctx ends first, Handshake returns its cause and conn is in an undefined
+// state.
+func (qp *QP) Handshake(ctx context.Context, conn net.Conn, regions ...Remote) (*Peer, error) {
+	peer, err := qp.handshake(ctx, conn, regions)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(context.Cause(ctx), err)
+		}
+		return nil, fmt.Errorf("goverbs: %s: handshake of QP %d: %w", qp.dev.info.Name, qp.qpn, err)
+	}
+	return peer, nil
+}
+
+// The greeting is a fixed header and a list of regions, big-endian.
+const (
+	greetingMagic  = "goverbs\x01"
+	greetingSize   = len(greetingMagic) + 4 + 4 + 16 + 2 + 2 + 2 + 2
+	regionSize     = 8 + 8 + 4
+	maxRegions     = 4096
+	readyToReceive = 'R'
+)
+
+func (qp *QP) handshake(ctx context.Context, conn net.Conn, regions []Remote) (*Peer, error) {
+	if len(regions) > maxRegions {
+		return nil, invalid("%d regions: at most %d", len(regions), maxRegions)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// A deadline in the past ends reads and writes that are under way.
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+
+	// Both sides write first: a buffered connection takes it; one that does
+	// not, such as net.Pipe, needs the writer beside the reader.
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(encodeGreeting(qp.Endpoint(), regions))
+		wrote <- err
+	}()
+	peer, err := readGreeting(conn)
+	if err != nil {
+		return nil, fmt.Errorf("read the peer's greeting: %w", err)
+	}
+	if err := <-wrote; err != nil {
+		return nil, fmt.Errorf("write the greeting: %w", err)
+	}
+	if err := qp.Connect(ctx, peer.Endpoint, nil); err != nil {
+		return nil, err
+	}
+	go func() {
+		_, err := conn.Write([]byte{readyToReceive})
+		wrote <- err
+	}()
+	var ready [1]byte
+	if _, err := io.ReadFull(conn, ready[:]); err != nil {
+		return nil, fmt.Errorf("wait until the peer is ready: %w", err)
+	}
+	if ready[0] != readyToReceive {
+		return nil, fmt.Errorf("wait until the peer is ready: got byte %#x", ready[0])
+	}
+	if err := <-wrote; err != nil {
+		return nil, fmt.Errorf("say that this side is ready: %w", err)
+	}
+	return peer, nil
+}
+
+func encodeGreeting(e Endpoint, regions []Remote) []byte {
+	b := make([]byte, 0, greetingSize+regionSize*len(regions))
+	be := binary.BigEndian
+	b = append(b, greetingMagic...)
+	b = be.AppendUint32(b, e.QPN)
+	b = be.AppendUint32(b, e.PSN)
+	b = append(b, e.GID[:]...)
+	b = be.AppendUint16(b, e.LID)
+	b = be.AppendUint16(b, uint16(e.MTU))
+	b = be.AppendUint16(b, uint16(e.ReadDepth))
+	b = be.AppendUint16(b, uint16(len(regions)))
+	for _, r := range regions {
+		b = be.AppendUint64(b, r.Addr)
+		b = be.AppendUint64(b, r.Length)
+		b = be.AppendUint32(b, r.RKey)
+	}
+	return b
+}
+
+// readGreeting reads what the peer says of itself, which may be anything.
+func readGreeting(r io.Reader) (*Peer, error) {
+	b := make([]byte, greetingSize)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return nil, err
+	}
+	if string(b[:len(greetingMagic)]) != greetingMagic {
+		return nil, fmt.Errorf("%q is not the beginning of a handshake of this version", b[:len(greetingMagic)])
+	}
+	be := binary.BigEndian
+	b = b[len(greetingMagic):]
+	p := &Peer{Endpoint: Endpoint{QPN: be.Uint32(b), PSN: be.Uint32(b[4:]), GID: GID(b[8:24]),
+		LID: be.Uint16(b[24:]), MTU: int(be.Uint16(b[26:])), ReadDepth: int(be.Uint16(b[28:]))}}
+	n := int(be.Uint16(b[30:]))
+	if _, ok := mtuCode(p.Endpoint.MTU); !ok && p.Endpoint.MTU != 0 {
+		return nil, fmt.Errorf("the peer's MTU is %d: allowed are 256, 512, 1024, 2048 and 4096", p.Endpoint.MTU)
+	}
+	if p.Endpoint.QPN > maxPSN || p.Endpoint.PSN > maxPSN {
+		return nil, fmt.Errorf("the peer's QPN %#x or PSN %#x has more than 24 bits", p.Endpoint.QPN, p.Endpoint.PSN)
+	}
+	if n > maxRegions {
+		return nil, fmt.Errorf("the peer offers %d regions: at most %d", n, maxRegions)
+	}
+	b = make([]byte, regionSize)
+	for range n {
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		p.Regions = append(p.Regions, Remote{Addr: be.Uint64(b), Length: be.Uint64(b[8:]), RKey: be.Uint32(b[16:])})
+	}
+	return p, nil
+}

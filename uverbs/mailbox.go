@@ -1,0 +1,142 @@
+package uverbs
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/cq"
+)
+
+// mailbox is how the rest of the program leaves work to the poller of a CQ. The
+// poller looks into it only while a bit of the CQ's state word is set.
+type mailbox struct {
+	mu      sync.Mutex
+	tombs   []tomb
+	orphans []*cq.Requests // requests that the device will not end
+	dead    error          // what Poll returns once all else is delivered
+}
+
+// tomb is a closed QP some of whose completions may still be in the ring. They
+// are all gone once the poller saw the ring empty, or one lap later.
+type tomb struct {
+	index   *userIndex
+	credits int    // completions that the QP had claimed on this CQ
+	lap     uint32 // value of ring.Consumed at which a lap is over
+}
+
+// userIndex is the place of a QP in the device's look-up table. It is free
+// again when no CQ can hold a completion that names it.
+type userIndex struct {
+	n    uint32
+	cqs  atomic.Int32
+	home *cq.Endpoints
+}
+
+// passed says that one CQ has no completion left that names the index.
+func (u *userIndex) passed() {
+	if u.cqs.Add(-1) == 0 {
+		u.home.Release(u.n)
+	}
+}
+
+// bury leaves a closed QP to the poller; or, when the ring is empty by now,
+// forgets it at once. The kernel has destroyed the QP: no completion of it will
+// be added.
+func (m *mailbox) bury(q *CQ, index *userIndex, credits int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if q.state.Load()&cq.Closed != 0 || q.ring.Empty() {
+		q.returnCredits(credits)
+		index.passed()
+		return
+	}
+	m.tombs = append(m.tombs, tomb{index, credits, 0})
+	q.state.Set(cq.Mail)
+}
+
+// adopt leaves requests to the poller whose ends the device will not report.
+func (m *mailbox) adopt(q *CQ, r *cq.Requests) {
+	m.mu.Lock()
+	m.orphans = append(m.orphans, r)
+	q.state.Set(cq.Mail)
+	m.mu.Unlock()
+	q.wakeWaiter()
+}
+
+// kill makes err the end of all completions of the queue. The first one stays.
+func (m *mailbox) kill(q *CQ, err error) {
+	m.mu.Lock()
+	if m.dead == nil {
+		m.dead = err
+		q.state.Set(cq.Dead)
+	}
+	m.mu.Unlock()
+	q.wakeWaiter()
+}
+
+// read is the poller's turn. It delivers ends that the library makes up, once
+// the device's own are drained, into wcs, and returns how many, and the error
+// that stands at the end of the queue, if all is delivered.
+func (m *mailbox) read(q *CQ, wcs []cq.WC, drained bool) (n int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := q.ring.Consumed()
+	keep := m.tombs[:0]
+	for _, t := range m.tombs {
+		if t.lap == 0 {
+			// 0 marks a new one: only the poller knows where it is.
+			t.lap = max(now+q.ring.Capacity(), 1)
+		}
+		if drained || int32(now-t.lap) >= 0 {
+			q.returnCredits(t.credits)
+			t.index.passed()
+			continue
+		}
+		keep = append(keep, t)
+	}
+	clear(m.tombs[len(keep):])
+	m.tombs = keep
+	if drained {
+		for len(m.orphans) > 0 && n < len(wcs) {
+			k, done := m.orphans[0].Abandon(wcs[n:])
+			n += k
+			if done {
+				m.orphans = m.orphans[1:]
+			}
+		}
+	}
+	if len(m.tombs) == 0 && len(m.orphans) == 0 {
+		q.state.Clear(cq.Mail)
+		if n == 0 {
+			err = m.dead
+		}
+	}
+	return n, err
+}
+
+// abandon gives back what a closed queue still held.
+func (m *mailbox) abandon(q *CQ) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.tombs {
+		t.index.passed()
+	}
+	m.tombs, m.orphans = nil, nil
+}
+
+// claimCredits counts n more completions that may be outstanding on the queue.
+// It returns false when they do not fit. The device's mu is held.
+func (q *CQ) claimCredits(n int) bool {
+	if q.committed+n > q.depth {
+		return false
+	}
+	q.committed += n
+	return true
+}
+
+// returnCredits takes n claimed completions back.
+func (q *CQ) returnCredits(n int) {
+	q.dev.mu.Lock()
+	q.committed -= n
+	q.dev.mu.Unlock()
+}

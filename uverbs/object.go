@@ -1,0 +1,129 @@
+package uverbs
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/goverbs/goverbs/abi"
+)
+
+// kind orders the objects of a device the way they have to be closed: what
+// stands on others comes first.
+type kind int
+
+const (
+	kindQP kind = iota
+	kindCQ
+	kindMR
+	kindPD
+	numKinds
+)
+
+var kindNames = [numKinds]string{kindQP: "QP", kindCQ: "CQ", kindMR: "MR", kindPD: "PD"}
+
+// object is what every verbs object has: a kernel handle, the objects that it
+// stands on, and a count of those that stand on it. All fields are guarded by
+// the device's mu, except dev and handle, which never change.
+type object struct {
+	dev    *Device
+	handle uint32
+	kind   kind
+	id     uint64 // the user handle: names the object in events, never reused
+	closed bool
+	users  [numKinds]int // by kind, the objects that stand on this one
+	bases  []*object     // the objects that this one stands on
+}
+
+// closer is an object as the device closes it.
+type closer interface {
+	base() *object
+	Close() error
+}
+
+func (o *object) base() *object { return o }
+
+// hold enters an object into its device and holds what it stands on. It fails
+// when one of those, or the device, was closed in the meantime.
+func (d *Device) hold(c closer, bases ...*object) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing {
+		return d.closedError("make " + kindNames[c.base().kind])
+	}
+	for _, b := range bases {
+		if b.closed {
+			return fmt.Errorf("goverbs: %s: make %s: its %s was closed: %w", d.info.Name, kindNames[c.base().kind], kindNames[b.kind], os.ErrClosed)
+		}
+	}
+	o := c.base()
+	for _, b := range bases {
+		b.users[o.kind]++
+	}
+	o.bases = bases
+	d.objects[o.id] = c
+	return nil
+}
+
+// nextID is a user handle for a new object.
+func (d *Device) nextID() uint64 { return d.ids.Add(1) }
+
+// retire marks an object closed, unless others stand on it. The caller then
+// destroys it and calls release.
+func (o *object) retire() error {
+	d := o.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o.closed {
+		return fmt.Errorf("goverbs: %s: close %s: %w", d.info.Name, kindNames[o.kind], os.ErrClosed)
+	}
+	for k, n := range o.users {
+		if n > 0 {
+			return fmt.Errorf("goverbs: %s: close %s: %w by %s; close those first, or close the device", d.info.Name, kindNames[o.kind], ErrInUse, plural(n, kindNames[k]))
+		}
+	}
+	o.closed = true
+	return nil
+}
+
+// release lets go of what a closed object stood on.
+func (o *object) release() {
+	d := o.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, b := range o.bases {
+		b.users[o.kind]--
+	}
+	o.bases = nil
+	delete(d.objects, o.id)
+}
+
+// isClosed says whether Close was called.
+func (o *object) isClosed() bool {
+	o.dev.mu.Lock()
+	defer o.dev.mu.Unlock()
+	return o.closed
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// destroy runs a destroy method: one handle, and for some objects a response
+// with counts of events. A device that is gone has destroyed its objects
+// already.
+func (d *Device) destroy(op string, object, method uint16, handle uint32, response []byte) error {
+	r := newRequest(d.driver, object, method)
+	if response != nil {
+		// The response has attribute 1 in every destroy method that has one.
+		r.out(abi.UVERBS_ATTR_DESTROY_QP_RESP, response)
+	}
+	r.handle(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, handle)
+	err := d.call(op, r)
+	if isDeviceGone(err) {
+		return nil
+	}
+	return err
+}

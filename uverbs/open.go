@@ -1,0 +1,171 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
+)
+
+// Options are the choices of Open. The zero value, and nil, are fine.
+type Options struct {
+	// Logger is told of what no call can return: an asynchronous event file
+	// that broke. The library is silent without it.
+	Logger *slog.Logger
+}
+
+// system is the operating system that devices are looked for on.
+type system struct {
+	kernel kernel.Kernel
+	dial   func() (netlink, error)
+}
+
+func thisSystem() system { return system{kernel.Host(), dialNetlink} }
+
+// Open opens the device of that name, such as "rxe0". Close it when done.
+//
+// If there is no such device the error wraps ErrUnknownDevice and names those
+// that exist; without any it wraps ErrNoDevices.
+func Open(name string, opts *Options) (*Device, error) {
+	return thisSystem().open(name, opts)
+}
+
+// OpenAddr opens the device that has the given IP address on one of its ports.
+// If there is none the error wraps ErrUnknownDevice and lists the addresses
+// that devices have.
+func OpenAddr(addr netip.Addr, opts *Options) (*Device, error) {
+	return thisSystem().openAddr(addr, opts)
+}
+
+func (s system) open(name string, opts *Options) (*Device, error) {
+	all, err := discover(s.kernel, s.dial)
+	if err != nil {
+		return nil, err
+	}
+	info, err := find(all, name)
+	if err != nil {
+		return nil, err
+	}
+	return openDevice(s.kernel, info, opts)
+}
+
+func (s system) openAddr(addr netip.Addr, opts *Options) (*Device, error) {
+	addr = addr.Unmap()
+	all, err := discover(s.kernel, s.dial)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	var seen []string
+	for _, info := range all {
+		d, err := openDevice(s.kernel, info, opts)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		table, err := d.GIDTable()
+		for _, e := range table {
+			if a, ok := e.GID.Addr(); ok && a == addr {
+				return d, nil
+			} else if ok {
+				seen = append(seen, fmt.Sprintf("%v on %s", a, info.Name))
+			}
+		}
+		d.Close()
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	have := "no device here has an address"
+	if len(seen) > 0 {
+		have = "the devices here have " + strings.Join(seen, ", ")
+	}
+	err = fmt.Errorf("goverbs: %w with address %v: %s", ErrUnknownDevice, addr, have)
+	return nil, errors.Join(append([]error{err}, errs...)...)
+}
+
+// openDevice opens a device that discovery found.
+func openDevice(k kernel.Kernel, info DeviceInfo, opts *Options) (*Device, error) {
+	if opts == nil {
+		opts = new(Options)
+	}
+	if info.Err != nil {
+		return nil, info.Err
+	}
+	f, err := k.Open(info.Path, info.Rdev)
+	if err != nil {
+		return nil, info.explainOpen(err)
+	}
+	d := &Device{
+		info: info, opts: *opts, kernel: k, file: f, driver: uint32(info.Driver), trace: newTracer(),
+		objects: make(map[uint64]closer), closed: make(chan struct{}),
+	}
+	if os.Getenv("GOVERBS_NOWRITE") == "1" {
+		d.bell.Store(bellIoctl)
+	}
+	if err := d.begin(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// begin makes the file a context and learns what there is to know.
+func (d *Device) begin() error {
+	if err := d.findDriver(); err != nil {
+		return err
+	}
+	attr, err := d.queryDevice()
+	if err != nil {
+		return err
+	}
+	d.attr = attr
+	return d.startAsync()
+}
+
+// findDriver makes the context. The kernel wants the number of the driver in
+// every request and has no request to ask it; where discovery could not tell,
+// all are tried: a wrong one is refused and does no harm.
+func (d *Device) findDriver() error {
+	if d.driver != uint32(abi.RDMA_DRIVER_UNKNOWN) {
+		return explainContext(d.getContext())
+	}
+	const highest = 64 // drivers are numbered from 1; the newest known has 21
+	for d.driver = 1; d.driver <= highest; d.driver++ {
+		err := d.getContext()
+		if err == nil || !isErrno(err, syscall.EINVAL) {
+			d.info.Driver = Driver(d.driver)
+			return explainContext(err)
+		}
+	}
+	return fmt.Errorf("goverbs: open %s: %w: no driver number up to %d is taken", d.info.Name, ErrNotSupported, highest)
+}
+
+// explainContext says what an errno of the first request means.
+func explainContext(err error) error {
+	var e *Error
+	if errors.As(err, &e) && isErrno(err, syscall.ENOTTY, syscall.EPROTONOSUPPORT) {
+		e.Hint = "the kernel is too old: goverbs needs Linux 5.10 or newer"
+	}
+	return err
+}
+
+// provides says whether this library has a data path for the device's driver.
+func (d *Device) provides() bool {
+	switch abi.RdmaDriverID(d.driver) {
+	case abi.RDMA_DRIVER_RXE:
+		return true
+	}
+	return false
+}
+
+// noProvider says which driver it is that has no data path.
+func (d *Device) noProvider(op string) error {
+	return fmt.Errorf("goverbs: %s: %s: %w: no provider for driver %v (number %d); this version has one for soft-RoCE (rxe)", d.info.Name, op, ErrNotSupported, Driver(d.driver), d.driver)
+}

@@ -1,0 +1,371 @@
+package uverbs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/rxe"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
+)
+
+// QPType is the transport of a queue pair, with the numbers of enum
+// ib_uverbs_qp_type (rdma/ib_user_ioctl_verbs.h).
+type QPType uint32
+
+// RC is the reliable connection: one peer, ordered, acknowledged, with sends,
+// writes and reads.
+const RC = QPType(abi.IB_UVERBS_QPT_RC)
+
+// String is the short name of the transport.
+func (t QPType) String() string {
+	if t == RC {
+		return "RC"
+	}
+	return fmt.Sprintf("QPType(%d)", uint32(t))
+}
+
+// QP is a queue pair. Its send queue and its receive queue belong to one
+// goroutine each; all other methods may be called from any goroutine.
+type QP struct {
+	object
+	typ    QPType
+	qpn    uint32
+	sendCQ *CQ
+	recvCQ *CQ
+	source GIDEntry
+	mtu    int // active MTU of the port when the QP was made, bytes
+	psn    uint32
+	access Access
+	limits QPLimits
+
+	index   *userIndex
+	mapping [2]*kernel.Mapping // receive queue, send queue
+	sq      SendQueue
+	rq      RecvQueue
+
+	closing atomic.Bool
+	state   atomic.Uint32 // QPState
+	modify  sync.Mutex    // one state change at a time
+}
+
+// QPOptions are the choices of NewQP. CQ, or both SendCQ and RecvCQ, are
+// needed; all else has a default.
+type QPOptions struct {
+	// CQ is where requests of both sides complete. SendCQ and RecvCQ
+	// override it for one side.
+	CQ, SendCQ, RecvCQ *CQ
+	// SendDepth and RecvDepth are how many requests may be outstanding on
+	// each side; 0 means 16. They count against the depth of the CQ.
+	SendDepth, RecvDepth int
+	// SendSGE and RecvSGE are how many spans a request may have; 0 means 1.
+	SendSGE, RecvSGE int
+	// Inline is how many bytes a request may carry in itself.
+	Inline int
+	// Source is the local address that packets come from. The zero value
+	// is the first RoCE v2 GID of the first active port that has one, an
+	// IPv4 address before others; or index 0 on an InfiniBand port.
+	Source Source
+	// PeerAccess is what the peer may do through this queue pair, within
+	// what the memory regions allow. The zero value is RemoteWrite and
+	// RemoteRead; NoAccess allows neither.
+	PeerAccess Access
+	// AllowOverrun makes the queue pair even if its completions do not fit
+	// into the CQ. If the CQ then overruns, completions are lost for good.
+	AllowOverrun bool
+}
+
+// NoAccess, as QPOptions.PeerAccess, forbids the peer all writes and reads.
+const NoAccess Access = 1 << 31
+
+const defaultDepth = 16
+
+// QPLimits are what a queue pair can take, which may be more than was asked.
+type QPLimits struct {
+	SendDepth, RecvDepth int // requests
+	SendSGE, RecvSGE     int // spans a request
+	Inline               int // bytes a request
+}
+
+// NewQP makes a queue pair in the INIT state: receives can be posted, and
+// should be before the peer may send. Connect, or Handshake, makes it ready to
+// send.
+//
+// It fails with ErrCQFull when the completions of all its requests do not fit
+// into the CQ beside those of the queue pairs that are there already.
+func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
+	const op = "create QP"
+	d := pd.dev
+	if opts == nil {
+		opts = new(QPOptions)
+	}
+	if typ != RC {
+		return nil, fmt.Errorf("goverbs: %s: %s of type %v: %w: this version makes RC queue pairs only", d.info.Name, op, typ, ErrNotSupported)
+	}
+	qp := &QP{
+		object: object{dev: d, kind: kindQP, id: d.nextID()},
+		typ:    typ, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, psn: rand.Uint32() & maxPSN,
+	}
+	if qp.sendCQ == nil {
+		qp.sendCQ = opts.CQ
+	}
+	if qp.recvCQ == nil {
+		qp.recvCQ = opts.CQ
+	}
+	if err := qp.check(op, opts); err != nil {
+		return nil, err
+	}
+	if err := qp.claim(op, opts.AllowOverrun); err != nil {
+		return nil, err
+	}
+	if err := qp.create(op, pd); err != nil {
+		qp.disclaim()
+		return nil, err
+	}
+	if err := d.hold(qp, &pd.object, &qp.sendCQ.object, &qp.recvCQ.object); err != nil {
+		qp.free()
+		return nil, err
+	}
+	if err := qp.toInit(); err != nil {
+		qp.Close()
+		return nil, err
+	}
+	return qp, nil
+}
+
+// check fills in the defaults and refuses what cannot be.
+func (qp *QP) check(op string, opts *QPOptions) error {
+	d := qp.dev
+	if qp.sendCQ == nil || qp.recvCQ == nil {
+		return invalid("%s: QPOptions.CQ is nil: a queue pair needs a CQ for each side", op)
+	}
+	if qp.sendCQ.dev != d || qp.recvCQ.dev != d {
+		return invalid("%s on %s: the CQ belongs to another device", op, d.info.Name)
+	}
+	qp.limits = QPLimits{opts.SendDepth, opts.RecvDepth, opts.SendSGE, opts.RecvSGE, opts.Inline}
+	l := &qp.limits
+	for _, f := range []struct {
+		name    string
+		value   *int
+		zero    int
+		allowed int
+	}{
+		{"SendDepth", &l.SendDepth, defaultDepth, d.attr.MaxQPWR},
+		{"RecvDepth", &l.RecvDepth, defaultDepth, d.attr.MaxQPWR},
+		{"SendSGE", &l.SendSGE, 1, d.attr.MaxSGE},
+		{"RecvSGE", &l.RecvSGE, 1, d.attr.MaxSGE},
+	} {
+		if *f.value == 0 {
+			*f.value = f.zero
+		}
+		if *f.value < 1 || *f.value > f.allowed {
+			return invalid("%s: %s %d: %s allows 1 to %d", op, f.name, *f.value, d.info.Name, f.allowed)
+		}
+	}
+	if l.Inline < 0 {
+		return invalid("%s: Inline %d: must not be negative", op, l.Inline)
+	}
+	switch qp.access = opts.PeerAccess; {
+	case qp.access == 0:
+		qp.access = RemoteWrite | RemoteRead
+	case qp.access == NoAccess:
+		qp.access = 0
+	case qp.access&^remoteAccess != 0:
+		return invalid("%s: PeerAccess %v: allowed are %v, or NoAccess alone", op, qp.access, remoteAccess)
+	}
+	var err error
+	if qp.source, err = d.resolve(opts.Source); err != nil {
+		return err
+	}
+	port, err := d.PortAttr(qp.source.Port)
+	if err != nil {
+		return err
+	}
+	qp.mtu = port.ActiveMTU
+	return nil
+}
+
+// claim counts the queue pair's completions against its CQs.
+func (qp *QP) claim(op string, overrun bool) error {
+	d := qp.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range qp.claims() {
+		if c.cq.claimCredits(c.n) {
+			continue
+		}
+		if overrun {
+			c.cq.committed += c.n
+			continue
+		}
+		if c.cq == qp.recvCQ && c.side == "receive" && qp.sendCQ != qp.recvCQ {
+			qp.sendCQ.committed -= qp.limits.SendDepth
+		}
+		return fmt.Errorf("goverbs: %s: %s: %w: %s depth asks for %d completions, %d of the CQ's %d are taken: make the CQ deeper, or set AllowOverrun",
+			d.info.Name, op, ErrCQFull, c.side, c.n, c.cq.committed, c.cq.depth)
+	}
+	return nil
+}
+
+type claim struct {
+	cq   *CQ
+	n    int
+	side string
+}
+
+// claims are the completions that the queue pair may have outstanding.
+func (qp *QP) claims() []claim {
+	if qp.sendCQ == qp.recvCQ {
+		return []claim{{qp.sendCQ, qp.limits.SendDepth + qp.limits.RecvDepth, "send and receive"}}
+	}
+	return []claim{{qp.sendCQ, qp.limits.SendDepth, "send"}, {qp.recvCQ, qp.limits.RecvDepth, "receive"}}
+}
+
+func (qp *QP) disclaim() {
+	for _, c := range qp.claims() {
+		c.cq.returnCredits(c.n)
+	}
+}
+
+// create makes the kernel's object, maps its rings and enters it where pollers
+// look.
+func (qp *QP) create(op string, pd *PD) error {
+	d := qp.dev
+	n, ok := d.endpoints.Reserve()
+	if !ok {
+		return invalid("%s: %s has %d queue pairs, no more are possible", op, d.info.Name, cq.MaxEndpoints)
+	}
+	qp.index = &userIndex{n: n, home: &d.endpoints}
+	qp.index.cqs.Store(int32(len(qp.claims())))
+
+	in := &abi.UverbsQPCap{
+		MaxSendWR: uint32(qp.limits.SendDepth), MaxRecvWR: uint32(qp.limits.RecvDepth),
+		MaxSendSGE: uint32(qp.limits.SendSGE), MaxRecvSGE: uint32(qp.limits.RecvSGE),
+		MaxInlineData: uint32(qp.limits.Inline),
+	}
+	limits, qpn, rings := new(abi.UverbsQPCap), make([]byte, 4), new(abi.RxeCreateQPResp)
+	r := newRequest(d.driver, abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
+	r.create(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
+	r.handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd.handle)
+	r.handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, qp.sendCQ.handle)
+	r.handle(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, qp.recvCQ.handle)
+	r.constant(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(qp.typ))
+	r.in64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, qp.id)
+	r.in(abi.UVERBS_ATTR_CREATE_QP_CAP, in.Bytes())
+	r.out(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, limits.Bytes())
+	r.out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qpn)
+	r.out(abi.UVERBS_ATTR_UHW_OUT, rings.Bytes())
+	if d.async != nil {
+		r.fd(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD, d.async.file.FD())
+	}
+	if err := d.call(op, r); err != nil {
+		d.endpoints.Release(n)
+		return explainQPCap(err, qp.limits)
+	}
+	qp.handle = uint32(r.result(abi.UVERBS_ATTR_CREATE_QP_HANDLE))
+	qp.qpn = native.Uint32(qpn)
+	if err := qp.map2(op, rings, limits); err != nil {
+		qp.destroy()
+		d.endpoints.Release(n)
+		return err
+	}
+	return nil
+}
+
+// map2 maps both rings and makes the queues that write to them.
+func (qp *QP) map2(op string, rings *abi.RxeCreateQPResp, limits *abi.UverbsQPCap) (err error) {
+	d := qp.dev
+	defer func() {
+		if err != nil {
+			qp.unmap()
+		}
+	}()
+	for i, mi := range []abi.MMInfo{rings.RQMI, rings.SQMI} {
+		if qp.mapping[i], err = d.mapRing(op, mi); err != nil {
+			return err
+		}
+	}
+	// What the kernel says it grants is hostile input too: the rings check it.
+	qp.limits.SendSGE = max(qp.limits.SendSGE, int(limits.MaxSendSGE))
+	qp.limits.RecvSGE = max(qp.limits.RecvSGE, int(limits.MaxRecvSGE))
+	qp.limits.Inline = max(qp.limits.Inline, int(limits.MaxInlineData))
+	rq, err := rxe.NewRQ(qp.mapping[0].Bytes(), qp.limits.RecvSGE)
+	if err != nil {
+		return &Error{Op: op, Device: d.info.Name, Err: err}
+	}
+	sq, err := rxe.NewSQ(qp.mapping[1].Bytes(), qp.limits.SendSGE, qp.limits.Inline)
+	if err != nil {
+		return &Error{Op: op, Device: d.info.Name, Err: err}
+	}
+	if rq.Capacity() < qp.limits.RecvDepth || sq.Capacity() < qp.limits.SendDepth {
+		return &Error{Op: op, Device: d.info.Name, Err: fmt.Errorf("rings for %d and %d requests where %d and %d were asked", sq.Capacity(), rq.Capacity(), qp.limits.SendDepth, qp.limits.RecvDepth)}
+	}
+	send := cq.NewRequests(uint32(qp.limits.SendDepth), cq.SendSide, qp.qpn, &qp.sendCQ.state)
+	recv := cq.NewRequests(uint32(qp.limits.RecvDepth), cq.RecvSide, qp.qpn, &qp.recvCQ.state)
+	qp.sq.init(qp, sq, send)
+	qp.rq.init(qp, rq, recv)
+	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv})
+	return nil
+}
+
+func (qp *QP) unmap() {
+	for _, m := range qp.mapping {
+		if m != nil {
+			m.Detach()
+		}
+	}
+}
+
+// SendQueue is where sends, writes and reads are posted. One goroutine at a
+// time uses it.
+func (qp *QP) SendQueue() *SendQueue { return &qp.sq }
+
+// RecvQueue is where receives are posted. One goroutine at a time uses it.
+func (qp *QP) RecvQueue() *RecvQueue { return &qp.rq }
+
+// QPN is the queue pair's number, 24 bits.
+func (qp *QP) QPN() uint32 { return qp.qpn }
+
+// Type is the transport.
+func (qp *QP) Type() QPType { return qp.typ }
+
+// Limits are what the queue pair can take.
+func (qp *QP) Limits() QPLimits { return qp.limits }
+
+// Source is the local GID that packets come from.
+func (qp *QP) Source() GIDEntry { return qp.source }
+
+// Close destroys the queue pair. Requests that have not completed are
+// discarded, and so are completions that were not polled; a goroutine that is
+// posting gets os.ErrClosed.
+func (qp *QP) Close() error {
+	if err := qp.retire(); err != nil {
+		return err
+	}
+	defer qp.release()
+	return qp.free()
+}
+
+func (qp *QP) free() error {
+	qp.closing.Store(true)
+	// A Flush that began before has rung its doorbell once this lock was had.
+	qp.sq.bell.mu.Lock()
+	qp.sq.bell.mu.Unlock() //nolint:staticcheck // waiting is the purpose
+	err := qp.destroy()
+	d := qp.dev
+	// From here on the kernel adds no completion of this QP. What is in the
+	// rings already hits the tombstone.
+	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Closed: true})
+	for _, c := range qp.claims() {
+		c.cq.mailbox.bury(c.cq, qp.index, c.n)
+	}
+	qp.unmap()
+	return err
+}
+
+func (qp *QP) destroy() error {
+	return qp.dev.destroy("destroy QP", abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY, qp.handle, new(abi.UverbsDestroyQPResp).Bytes())
+}

@@ -1,0 +1,243 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/goverbs/goverbs/abi"
+)
+
+// QPState is where a queue pair is in its life, with the numbers of enum
+// ib_qp_state (include/rdma/ib_verbs.h).
+type QPState uint32
+
+// The states of a queue pair.
+const (
+	StateReset QPState = iota
+	StateInit
+	StateRTR // ready to receive
+	StateRTS // ready to send
+	StateSQD // send queue drained
+	StateSQE // send queue error
+	StateErr
+)
+
+var stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+
+// String is the name that the InfiniBand specification gives the state.
+func (s QPState) String() string {
+	if int64(s) < int64(len(stateNames)) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("QPState(%d)", uint32(s))
+}
+
+// QPAttr is one attribute of a queue pair for Modify.
+type QPAttr struct {
+	mask  uint32
+	apply func(*abi.UverbsModifyQP)
+	err   error
+}
+
+// Bits of enum ib_qp_attr_mask (include/rdma/ib_verbs.h), which the UAPI headers
+// do not have.
+const (
+	maskState         = 1 << 0
+	maskAccessFlags   = 1 << 3
+	maskPKeyIndex     = 1 << 4
+	maskPort          = 1 << 5
+	maskQKey          = 1 << 6
+	maskAV            = 1 << 7
+	maskPathMTU       = 1 << 8
+	maskTimeout       = 1 << 9
+	maskRetryCount    = 1 << 10
+	maskRNRRetry      = 1 << 11
+	maskRQPSN         = 1 << 12
+	maskMaxReadDepth  = 1 << 13
+	maskMinRNRTimer   = 1 << 15
+	maskSQPSN         = 1 << 16
+	maskDestReadDepth = 1 << 17
+	maskDestQPN       = 1 << 20
+)
+
+const maxPSN = 1<<24 - 1
+
+// bounded is an attribute whose value must not exceed a maximum.
+func bounded(name string, mask uint32, v, most uint64, apply func(*abi.UverbsModifyQP)) QPAttr {
+	if v > most {
+		return QPAttr{err: invalid("modify QP: %s %d: at most %d", name, v, most)}
+	}
+	return QPAttr{mask: mask, apply: apply}
+}
+
+// AttrAccess is what the peer may do through the queue pair.
+func AttrAccess(a Access) QPAttr {
+	return QPAttr{mask: maskAccessFlags, apply: func(m *abi.UverbsModifyQP) { m.QPAccessFlags = uint32(a &^ NoAccess) }}
+}
+
+// AttrPKeyIndex is the partition key, as index into the port's table.
+func AttrPKeyIndex(i uint16) QPAttr {
+	return QPAttr{mask: maskPKeyIndex, apply: func(m *abi.UverbsModifyQP) { m.PKeyIndex = i }}
+}
+
+// AttrPort is the local port, numbered from 1.
+func AttrPort(port int) QPAttr {
+	return bounded("port", maskPort, uint64(port), 255, func(m *abi.UverbsModifyQP) { m.PortNum = uint8(port) })
+}
+
+// AttrPathMTU is the largest packet payload in bytes: 256, 512, 1024, 2048 or
+// 4096.
+func AttrPathMTU(bytes int) QPAttr {
+	code, ok := mtuCode(bytes)
+	if !ok {
+		return QPAttr{err: invalid("modify QP: path MTU %d: allowed are 256, 512, 1024, 2048 and 4096", bytes)}
+	}
+	return QPAttr{mask: maskPathMTU, apply: func(m *abi.UverbsModifyQP) { m.PathMTU = code }}
+}
+
+// mtuCode is the number that the wire uses for an MTU (enum ib_mtu).
+func mtuCode(bytes int) (uint8, bool) {
+	for code := uint8(1); code <= 5; code++ {
+		if 128<<code == bytes {
+			return code, true
+		}
+	}
+	return 0, false
+}
+
+// AttrDestQPN is the number of the peer's queue pair.
+func AttrDestQPN(qpn uint32) QPAttr {
+	return bounded("destination QPN", maskDestQPN, uint64(qpn), maxPSN, func(m *abi.UverbsModifyQP) { m.DestQPNum = qpn })
+}
+
+// AttrRecvPSN is the packet sequence number that the peer begins with.
+func AttrRecvPSN(psn uint32) QPAttr {
+	return bounded("receive PSN", maskRQPSN, uint64(psn), maxPSN, func(m *abi.UverbsModifyQP) { m.RQPSN = psn })
+}
+
+// AttrSendPSN is the packet sequence number to begin with.
+func AttrSendPSN(psn uint32) QPAttr {
+	return bounded("send PSN", maskSQPSN, uint64(psn), maxPSN, func(m *abi.UverbsModifyQP) { m.SQPSN = psn })
+}
+
+// AttrReadDepth is how many reads and atomics may be under way to the peer.
+func AttrReadDepth(n uint8) QPAttr {
+	return QPAttr{mask: maskMaxReadDepth, apply: func(m *abi.UverbsModifyQP) { m.MaxRdAtomic = n }}
+}
+
+// AttrPeerReadDepth is how many reads and atomics the peer may have under way.
+func AttrPeerReadDepth(n uint8) QPAttr {
+	return QPAttr{mask: maskDestReadDepth, apply: func(m *abi.UverbsModifyQP) { m.MaxDestRdAtomic = n }}
+}
+
+// AttrPath is the way to the peer: its GID, from the local GID at index
+// sourceIndex of port.
+func AttrPath(dest GID, port, sourceIndex int, hopLimit, trafficClass uint8) QPAttr {
+	if sourceIndex < 0 || sourceIndex > 255 {
+		return QPAttr{err: invalid("modify QP: source GID index %d: this request holds 0 to 255", sourceIndex)}
+	}
+	return bounded("port", maskAV, uint64(port), 255, func(m *abi.UverbsModifyQP) {
+		m.Dest = abi.UverbsQPDest{DGID: dest, SGIDIndex: uint8(sourceIndex), HopLimit: hopLimit, TrafficClass: trafficClass, IsGlobal: 1, PortNum: uint8(port)}
+	})
+}
+
+// AttrServiceLevel and AttrDLID complete AttrPath, which comes before them.
+func AttrServiceLevel(sl uint8) QPAttr {
+	return bounded("service level", maskAV, uint64(sl), 15, func(m *abi.UverbsModifyQP) { m.Dest.SL = sl })
+}
+
+// AttrDLID is the peer's LID on InfiniBand; it comes after AttrPath.
+func AttrDLID(lid uint16) QPAttr {
+	return QPAttr{mask: maskAV, apply: func(m *abi.UverbsModifyQP) { m.Dest.DLID = lid }}
+}
+
+// Modify takes the queue pair to another state with the attributes that the
+// transition asks for. Connect and Handshake do it for you; this is for those
+// who need another path. The kernel says EINVAL for an attribute too many or
+// too few, and Modify then says which the transition takes.
+func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
+	if qp.closing.Load() {
+		return fmt.Errorf("goverbs: %s: modify QP %d to %v: %w", qp.dev.info.Name, qp.qpn, to, os.ErrClosed)
+	}
+	m := &abi.UverbsModifyQP{QPHandle: qp.handle, AttrMask: maskState, QPState: uint8(to)}
+	for _, a := range attrs {
+		if a.err != nil {
+			return a.err
+		}
+		m.AttrMask |= a.mask
+		a.apply(m)
+	}
+	qp.modify.Lock()
+	defer qp.modify.Unlock()
+	from := QPState(qp.state.Load())
+	err := qp.dev.call(fmt.Sprintf("modify QP %d from %v to %v", qp.qpn, from, to), newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_MODIFY_QP, m.Bytes(), nil))
+	if err != nil {
+		return explainModify(err, from, to)
+	}
+	qp.state.Store(uint32(to))
+	return nil
+}
+
+// explainModify adds what an errno of modify means.
+func explainModify(err error, from, to QPState) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case isErrno(err, syscall.ENODATA):
+		e.Hint = "the source GID index is empty: the address was removed, or the port is down"
+	case isErrno(err, syscall.EINVAL):
+		switch [2]QPState{from, to} {
+		case [2]QPState{StateReset, StateInit}:
+			e.Hint = "the transition takes access, P_Key index and port"
+		case [2]QPState{StateInit, StateRTR}:
+			e.Hint = "the transition takes path, path MTU, destination QPN, receive PSN and peer read depth"
+		case [2]QPState{StateRTR, StateRTS}:
+			e.Hint = "the transition takes timeout, retries, RNR retries, send PSN and read depth"
+		default:
+			e.Hint = "from " + from.String() + " a queue pair goes on to the next state, to RESET or to ERR"
+		}
+	}
+	return err
+}
+
+// explainQPCap adds what was asked to an error of create.
+func explainQPCap(err error, l QPLimits) error {
+	var e *Error
+	if errors.As(err, &e) && isErrno(err, syscall.EINVAL, syscall.ENOMEM) {
+		e.Hint = fmt.Sprintf("asked for %d sends of %d spans and %d inline bytes, %d receives of %d spans", l.SendDepth, l.SendSGE, l.Inline, l.RecvDepth, l.RecvSGE)
+	}
+	return err
+}
+
+// toInit makes receives possible.
+func (qp *QP) toInit() error {
+	return qp.Modify(StateInit, AttrAccess(qp.access), AttrPKeyIndex(0), AttrPort(qp.source.Port))
+}
+
+// State is the state that the queue pair was last taken to. The device takes it
+// to ERR by itself when a request fails; QueryState asks the kernel.
+func (qp *QP) State() QPState { return QPState(qp.state.Load()) }
+
+// QueryState asks the kernel for the state.
+func (qp *QP) QueryState() (QPState, error) {
+	in := &abi.UverbsQueryQP{QPHandle: qp.handle, AttrMask: maskState}
+	out := new(abi.UverbsQueryQPResp)
+	if qp.closing.Load() {
+		return 0, fmt.Errorf("goverbs: %s: query QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
+	}
+	if err := qp.dev.call("query QP", newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_QUERY_QP, in.Bytes(), out.Bytes())); err != nil {
+		return 0, err
+	}
+	qp.modify.Lock()
+	defer qp.modify.Unlock()
+	s := QPState(out.QPState)
+	if s == StateErr {
+		// The one state that a QP reaches by itself.
+		qp.state.Store(uint32(s))
+	}
+	return s, nil
+}

@@ -1,0 +1,279 @@
+package uverbs
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/goverbs/goverbs/cq"
+)
+
+// SendQueue stages send-side requests and hands them to the device. One
+// goroutine at a time uses it.
+//
+// Send, Write, Read and their kin only stage; the first error sticks and the
+// next Flush returns it. Flush is all or nothing: nil means that every staged
+// request comes to exactly one end, on the CQ; an error means that none of them
+// reached the device. From Flush until its completion a request's buffer belongs
+// to the device: a request cannot be cancelled.
+//
+// The id is yours and comes back in WC.ID. The queue pair keeps count of what is
+// outstanding in Poll of its CQ: a program that does not poll runs out of Room.
+type SendQueue struct {
+	qp       *QP
+	ring     cq.SendRing
+	requests *cq.Requests
+	bell     doorbell
+	err      error
+
+	wr   cq.SendRequest
+	sges []cq.SGE // of wr
+}
+
+func (q *SendQueue) init(qp *QP, ring cq.SendRing, requests *cq.Requests) {
+	q.qp, q.ring, q.requests = qp, ring, requests
+	q.sges = make([]cq.SGE, 0, qp.limits.SendSGE)
+	q.bell.init(qp)
+}
+
+// Room is how many more requests can be staged now.
+func (q *SendQueue) Room() int { return q.requests.Room() }
+
+// Send sends a message from a span.
+func (q *SendQueue) Send(id uint64, from Span, flags ...SendFlags) {
+	q.begin(cq.OpSend, flags)
+	q.span(from)
+	q.stage(id)
+}
+
+// SendV sends a message gathered from several spans.
+func (q *SendQueue) SendV(id uint64, from []Span, flags ...SendFlags) {
+	q.begin(cq.OpSend, flags)
+	q.spans(from)
+	q.stage(id)
+}
+
+// SendImm sends a message with 32 bits of immediate data, which the receiver
+// gets in its completion. imm is in host byte order on both sides.
+func (q *SendQueue) SendImm(id uint64, imm uint32, from Span, flags ...SendFlags) {
+	q.begin(cq.OpSendImm, flags)
+	q.wr.Imm = imm
+	q.span(from)
+	q.stage(id)
+}
+
+// SendInline sends a message that is copied into the request: data may be
+// reused at once and need not be registered. It holds QPLimits.Inline bytes at
+// most.
+func (q *SendQueue) SendInline(id uint64, data []byte, flags ...SendFlags) {
+	q.begin(cq.OpSend, flags)
+	q.inline(data)
+	q.stage(id)
+}
+
+// Write writes a span to the peer's memory. The peer is not told.
+func (q *SendQueue) Write(id uint64, to RemoteAddr, from Span, flags ...SendFlags) {
+	q.begin(cq.OpWrite, flags)
+	q.span(from)
+	q.remote(to)
+	q.stage(id)
+}
+
+// WriteV writes several spans, one after another, to the peer's memory.
+func (q *SendQueue) WriteV(id uint64, to RemoteAddr, from []Span, flags ...SendFlags) {
+	q.begin(cq.OpWrite, flags)
+	q.spans(from)
+	q.remote(to)
+	q.stage(id)
+}
+
+// WriteInline writes data that is copied into the request to the peer's memory.
+func (q *SendQueue) WriteInline(id uint64, to RemoteAddr, data []byte, flags ...SendFlags) {
+	q.begin(cq.OpWrite, flags)
+	q.inline(data)
+	q.remote(to)
+	q.stage(id)
+}
+
+// WriteImm writes a span to the peer's memory and ends one of the peer's
+// receives with the immediate data.
+func (q *SendQueue) WriteImm(id uint64, imm uint32, to RemoteAddr, from Span, flags ...SendFlags) {
+	q.begin(cq.OpWriteImm, flags)
+	q.wr.Imm = imm
+	q.span(from)
+	q.remote(to)
+	q.stage(id)
+}
+
+// Read reads from the peer's memory into a span.
+func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFlags) {
+	q.begin(cq.OpRead, flags)
+	q.span(into)
+	q.remote(from)
+	q.stage(id)
+}
+
+// ReadV reads from the peer's memory into several spans, one after another.
+func (q *SendQueue) ReadV(id uint64, into []Span, from RemoteAddr, flags ...SendFlags) {
+	q.begin(cq.OpRead, flags)
+	q.spans(into)
+	q.remote(from)
+	q.stage(id)
+}
+
+// begin clears the request under construction.
+func (q *SendQueue) begin(op Opcode, flags []SendFlags) {
+	q.sges = q.sges[:0]
+	q.wr = cq.SendRequest{Op: op}
+	for _, f := range flags {
+		q.wr.Flags |= f
+	}
+	if q.wr.Flags&^(cq.Unsignaled|cq.Fence|cq.Solicited) != 0 {
+		q.fail(fmt.Errorf("flags %#x: allowed are Unsignaled, Fence and Solicited: %w", uint8(q.wr.Flags), ErrInvalid))
+	}
+}
+
+// span adds one piece of local memory.
+func (q *SendQueue) span(s Span) {
+	e, ok := s.sge()
+	if !ok || uint64(q.wr.Length)+uint64(e.Length) > maxMessage {
+		q.failSpan(s, ok)
+		return
+	}
+	q.sges = append(q.sges, e) // within its capacity: spans has checked
+	q.wr.Length += e.Length
+}
+
+func (q *SendQueue) spans(all []Span) {
+	if len(all) > cap(q.sges) {
+		q.fail(fmt.Errorf("%d spans: the queue pair takes %d: ask for more with QPOptions.SendSGE: %w", len(all), cap(q.sges), ErrInvalid))
+		return
+	}
+	for _, s := range all {
+		q.span(s)
+	}
+}
+
+func (q *SendQueue) failSpan(s Span, fits bool) {
+	if fits {
+		q.fail(fmt.Errorf("a message of more than %d bytes: %w", maxMessage, ErrBounds))
+		return
+	}
+	q.fail(s.err())
+}
+
+// inline carries data in the request.
+func (q *SendQueue) inline(data []byte) {
+	if len(data) > q.qp.limits.Inline {
+		q.fail(fmt.Errorf("%d bytes inline: the queue pair takes %d: ask for more with QPOptions.Inline: %w", len(data), q.qp.limits.Inline, ErrInvalid))
+		return
+	}
+	q.wr.Flags |= cq.Inline
+	q.wr.Data = data
+	q.wr.Length = uint32(len(data))
+}
+
+// remote is the place in the peer's memory.
+func (q *SendQueue) remote(a RemoteAddr) {
+	addr, ok := a.address(uint64(q.wr.Length))
+	if !ok {
+		q.fail(fmt.Errorf("%d bytes at offset %d do not lie in the peer's region of %d bytes: %w", q.wr.Length, a.off, a.region.Length, ErrBounds))
+		return
+	}
+	q.wr.RemoteAddr, q.wr.RKey = addr, a.region.RKey
+}
+
+// stage enters the request, unless one before it failed.
+func (q *SendQueue) stage(id uint64) {
+	if q.err != nil {
+		return
+	}
+	if q.requests.Room() == 0 {
+		q.fail(fmt.Errorf("%w: its %d requests are outstanding: poll the CQ, or ask for more with QPOptions.SendDepth", ErrQueueFull, q.requests.Depth()))
+		return
+	}
+	seq, signal := q.requests.Stage(id, q.wr.Op, q.wr.Length, q.wr.Flags&cq.Unsignaled != 0)
+	if signal {
+		q.wr.Flags &^= cq.Unsignaled
+	}
+	q.wr.WRID = cq.MakeWRID(q.qp.index.n, cq.SendSide, seq)
+	q.wr.SGEs = q.sges
+	q.ring.Put(&q.wr)
+}
+
+// fail makes the next Flush fail, for the first reason.
+func (q *SendQueue) fail(err error) {
+	if q.err == nil {
+		q.err = err
+	}
+}
+
+// Flush hands the staged requests to the device and rings its doorbell once.
+func (q *SendQueue) Flush() error {
+	n := q.requests.Staged()
+	if q.err != nil || q.qp.closing.Load() || !q.qp.sends() {
+		return q.refuse(n)
+	}
+	if n == 0 {
+		return nil
+	}
+	q.requests.Commit()
+	q.ring.Publish()
+	err := q.bell.ring()
+	runtime.KeepAlive(q.qp.mapping[1])
+	if err == nil {
+		return nil
+	}
+	return q.unrung(n, err)
+}
+
+// sends says whether a doorbell of the queue pair can succeed. In ERR the device
+// takes requests and flushes them.
+func (qp *QP) sends() bool {
+	s := QPState(qp.state.Load())
+	return s == StateRTS || s == StateErr || s == StateSQD
+}
+
+// refuse takes the staged requests back and says why.
+func (q *SendQueue) refuse(n uint32) error {
+	q.takeBack(n)
+	err := q.err
+	q.err = nil
+	switch {
+	case q.qp.closing.Load():
+		err = os.ErrClosed
+	case err == nil && n == 0:
+		return nil
+	case err == nil:
+		err = fmt.Errorf("%w: it is in %v, and sends from RTS on: connect it first", ErrState, q.qp.State())
+	}
+	return q.qp.postError("send", n, err)
+}
+
+func (q *SendQueue) takeBack(n uint32) {
+	q.ring.Rollback(n)
+	q.requests.Rollback(n)
+}
+
+// unrung decides what becomes of requests whose doorbell failed. If the device
+// cannot have seen them they are taken back. Else it may or may not carry them
+// out, so the queue pair goes to ERR, where the device flushes them, and their
+// ends come through Poll; from the library if the device is beyond even that.
+func (q *SendQueue) unrung(n uint32, err error) error {
+	if q.qp.closing.Load() {
+		return q.qp.postError("send", n, os.ErrClosed)
+	}
+	if unseen(err) {
+		q.takeBack(n)
+		return q.qp.postError("send", n, kernelError(err))
+	}
+	if q.qp.Modify(StateErr) != nil {
+		q.qp.sendCQ.mailbox.adopt(q.qp.sendCQ, q.requests)
+	}
+	return nil
+}
+
+// postError wraps why a Flush failed.
+func (qp *QP) postError(side string, n uint32, err error) error {
+	return fmt.Errorf("goverbs: %s: flush of %s on the %s queue of QP %d: %w", qp.dev.info.Name, plural(int(n), "request"), side, qp.qpn, err)
+}
