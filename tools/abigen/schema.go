@@ -14,6 +14,8 @@ import (
 // schemaPath is the table of methods that zschema.go is generated from.
 const schemaPath = "testdata/abi/schema-6.12.txt"
 
+const schemaMagic = "goverbs-schema 1"
+
 type schema struct {
 	methods  []*schemaMethod
 	commands []schemaCommand
@@ -67,14 +69,11 @@ func readSchemaFile(path string, t *layout.Table) (*schema, error) {
 func readSchema(r io.Reader, t *layout.Table) (*schema, error) {
 	s := &schemaReader{t: t}
 	sc := bufio.NewScanner(r)
-	for line := 1; sc.Scan(); line++ {
+	if sc.Scan(); sc.Text() != schemaMagic {
+		return nil, fmt.Errorf("schema: the first line must be %q", schemaMagic)
+	}
+	for line := 2; sc.Scan(); line++ {
 		w := strings.Fields(sc.Text())
-		if line == 1 {
-			if strings.Join(w, " ") != "goverbs-schema 1" {
-				return nil, fmt.Errorf("schema: the first line must be %q", "goverbs-schema 1")
-			}
-			continue
-		}
 		if len(w) == 0 || strings.HasPrefix(w[0], "#") {
 			continue
 		}

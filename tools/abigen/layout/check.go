@@ -86,16 +86,13 @@ func checkType(known map[string]*Type, ty *Type) error {
 		if size != f.Size {
 			return fmt.Errorf("field %s: its type has %d bytes, the field %d", orDash(f.Name), size, f.Size)
 		}
+		if ty.Kind == Union && f.Offset != 0 {
+			return fmt.Errorf("member %s of a union stands at %d", orDash(f.Name), f.Offset)
+		}
 		if f.Offset+f.Size > ty.Size {
 			return fmt.Errorf("field %s ends at %d, after the end of the type at %d", orDash(f.Name), f.Offset+f.Size, ty.Size)
 		}
-		if ty.Kind == Union {
-			if f.Offset != 0 {
-				return fmt.Errorf("member %s of a union stands at %d", orDash(f.Name), f.Offset)
-			}
-			continue
-		}
-		if f.Offset < end {
+		if ty.Kind == Struct && f.Offset < end {
 			return fmt.Errorf("field %s at %d overlaps the one before it, which ends at %d", orDash(f.Name), f.Offset, end)
 		}
 		end = f.Offset + f.Size
