@@ -41,10 +41,10 @@ func NewCQ(mem []byte, eps *cq.Endpoints, state *cq.State) (*CQ, error) {
 }
 
 // Poll decodes at most len(wcs) completions into wcs and returns how many, and
-// whether none was left when it began. Completions that cannot belong to a
-// posted request are dropped and counted in the State, as are those of closed
-// QPs; quiet requests that succeeded are dropped in silence. So n may be 0 with
-// completions left, and Poll then has to be called again.
+// whether it has read all that were there when it began. Completions that cannot
+// belong to a posted request are dropped and counted in the State, as are those
+// of closed QPs; quiet requests that succeeded are dropped in silence, so n may
+// be less than what was read. What wcs holds from n on is not defined.
 //
 // The slots of the batch go back to the driver in one store at the end, unless
 // the State says by then that the queue is closed.
@@ -75,8 +75,8 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 				continue
 			}
 		} else {
-			// Failures, successes out of order, quiet requests, and
-			// what names no outstanding request.
+			// Failures, successes after or before requests that have
+			// not or have ended, and what names no outstanding one.
 			show, ok := r.Complete(seq, status, w)
 			if !ok {
 				q.drop(nil)
