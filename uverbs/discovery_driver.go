@@ -51,24 +51,3 @@ func (d Driver) String() string {
 	}
 	return fmt.Sprintf("Driver(%d)", uint32(d))
 }
-
-// candidates are the drivers to try when a device is opened: the one that
-// discovery found, or else all, the commonest first. Asking for a context with
-// the wrong one fails with EINVAL and does no harm.
-func (d Driver) candidates() []Driver {
-	if d != DriverUnknown {
-		return []Driver{d}
-	}
-	all := []Driver{DriverRXE, DriverMlx5, DriverSIW, DriverIrdma, DriverBnxtRE, DriverEFA}
-	first := len(all)
-	for c := DriverUnknown + 1; int(c) < len(driverNames); c++ {
-		known := false
-		for _, f := range all[:first] {
-			known = known || f == c
-		}
-		if !known {
-			all = append(all, c)
-		}
-	}
-	return all
-}
