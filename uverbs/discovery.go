@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs/internal/kernel"
@@ -15,6 +16,10 @@ import (
 // process may see. The error that wraps it says where was looked and what a
 // machine without hardware can do.
 var ErrNoDevices = errors.New("no RDMA devices")
+
+// ErrUnknownDevice: no device has the name that was asked for. The error that
+// wraps it lists those that exist.
+var ErrUnknownDevice = errors.New("no such device")
 
 // NodeType is what a device is in a fabric.
 type NodeType = nldev.NodeType
@@ -30,10 +35,10 @@ type DeviceInfo struct {
 	// /sys tells.
 	Driver Driver
 	// UverbsName is the device's verbs file, such as "uverbs0", and Path
-	// its name in /dev; "" when it has none.
+	// its name in /dev; "" when it has none. Rdev is its device number as
+	// in st_rdev.
 	UverbsName, Path string
-	// rdev is the file's device number as in st_rdev.
-	rdev uint64
+	Rdev             uint64
 	// ABIVersion is the revision of the driver's private part of the ABI.
 	ABIVersion int
 
@@ -56,17 +61,7 @@ type DeviceInfo struct {
 
 // Devices lists the RDMA devices, also those that cannot be opened, in the
 // kernel's order. Without any it returns an error that wraps ErrNoDevices.
-func Devices() ([]DeviceInfo, error) { return systemHost().devices() }
-
-// A host is a system that may have RDMA devices: this one, or a made-up one in
-// tests.
-type host struct {
-	kernel  kernel.Kernel
-	netlink func() (netlink, error)
-}
-
-// systemHost is the system that the program runs on.
-func systemHost() host { return host{kernel.Host(), dialNetlink} }
+func Devices() ([]DeviceInfo, error) { return discover(kernel.Host(), dialNetlink) }
 
 // netlink is what discovery asks of RDMA netlink.
 type netlink interface {
@@ -84,14 +79,14 @@ func dialNetlink() (netlink, error) {
 	return c, nil
 }
 
-// devices lists the devices of a system. Netlink comes first: it alone knows
+// discover lists the devices of a system. Netlink comes first: it alone knows
 // the driver for sure and sees the devices of the own network namespace only.
 // A kernel, or sandbox, without it leaves /sys.
-func (h host) devices() ([]DeviceInfo, error) {
-	list, err := netlinkDevices(h.netlink)
+func discover(k kernel.Kernel, dial func() (netlink, error)) ([]DeviceInfo, error) {
+	list, err := netlinkDevices(dial)
 	if err != nil {
 		var errSys error
-		list, errSys = sysfsDevices(h.kernel.Sysfs())
+		list, errSys = sysfsDevices(k.Sysfs())
 		switch {
 		case errors.Is(errSys, fs.ErrNotExist):
 			return nil, noDevices(fmt.Sprintf("netlink: %v; /sys/class/infiniband does not exist", err))
@@ -104,7 +99,7 @@ func (h host) devices() ([]DeviceInfo, error) {
 	}
 	for i := range list {
 		if list[i].Err == nil {
-			list[i].tryOpen(h.kernel)
+			list[i].tryOpen(k)
 		}
 	}
 	return list, nil
@@ -146,7 +141,7 @@ func netlinkDevices(dial func() (netlink, error)) ([]DeviceInfo, error) {
 		case err != nil:
 			info.Err = fmt.Errorf("goverbs: %s has no uverbs file: is the module ib_uverbs loaded? (%w)", l.Name, err)
 		default:
-			info.UverbsName, info.rdev, info.Driver = d.Name, d.Dev, Driver(d.DriverID)
+			info.UverbsName, info.Rdev, info.Driver = d.Name, d.Dev, Driver(d.DriverID)
 			info.ABIVersion = int(min(d.ABI, 1<<31-1))
 		}
 		list = append(list, info)
@@ -157,7 +152,7 @@ func netlinkDevices(dial func() (netlink, error)) ([]DeviceInfo, error) {
 // paths are the names that the device's file may have in /dev: the kernel's,
 // and udev's index of device numbers for a file that a rule has renamed.
 func (i *DeviceInfo) paths() []string {
-	major, minor := splitDevice(i.rdev)
+	major, minor := splitDevice(i.Rdev)
 	return []string{"/dev/infiniband/" + i.UverbsName, fmt.Sprintf("/dev/char/%d:%d", major, minor)}
 }
 
@@ -172,7 +167,7 @@ func (i *DeviceInfo) tryOpen(k kernel.Kernel) {
 	i.Path = paths[0]
 	var first error
 	for _, path := range paths {
-		f, err := k.Open(path, i.rdev)
+		f, err := k.Open(path, i.Rdev)
 		if err == nil {
 			i.Path = path
 			f.Close()
@@ -197,10 +192,22 @@ func (i *DeviceInfo) explainOpen(err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		text = "there is no such file: is udev running? A container needs the device passed in (docker run --device " + i.Path + ")"
 	case isErrno(err, syscall.ENXIO):
-		major, minor := splitDevice(i.rdev)
+		major, minor := splitDevice(i.Rdev)
 		text = fmt.Sprintf("it is not the device %d:%d", major, minor)
 	case isErrno(err, syscall.ENODEV, syscall.EIO):
 		text = "the device is being removed"
 	}
 	return &Error{Op: "open " + i.Path, Device: i.Name, Hint: text, Err: err}
+}
+
+// find picks a device by name. The error names those that exist.
+func find(list []DeviceInfo, name string) (DeviceInfo, error) {
+	names := make([]string, 0, len(list))
+	for _, d := range list {
+		if d.Name == name {
+			return d, nil
+		}
+		names = append(names, d.Name)
+	}
+	return DeviceInfo{}, fmt.Errorf("goverbs: %w: %q: there are %s", ErrUnknownDevice, name, strings.Join(names, ", "))
 }

@@ -185,7 +185,7 @@ func sysfsDevices(sys fs.FS) ([]DeviceInfo, error) {
 			return nil, err
 		}
 		if f, ok := files[name]; ok {
-			info.UverbsName, info.rdev, info.ABIVersion = f.name, f.rdev, f.abiVersion
+			info.UverbsName, info.Rdev, info.ABIVersion = f.name, f.rdev, f.abiVersion
 		}
 		list = append(list, info)
 	}
