@@ -1,0 +1,54 @@
+// Package uverbs is RDMA verbs without C: it opens RDMA devices through the
+// kernel's uverbs interface, registers memory, makes completion queues and queue
+// pairs, and owns their queue memory, so that posting work and polling
+// completions takes no system call beyond what the device itself needs.
+//
+//	dev, err := uverbs.Open("rxe0", nil)
+//	pd, err := dev.NewPD()
+//	mem, err := uverbs.Alloc(1<<20, nil)
+//	mr, err := pd.Register(mem.Bytes(), uverbs.LocalWrite|uverbs.RemoteWrite)
+//	q, err := dev.NewCQ(256, nil)
+//	qp, err := pd.NewQP(uverbs.RC, &uverbs.QPOptions{CQ: q})
+//	qp.RecvQueue().Recv(1, mr.Span(0, 4096))
+//	err = qp.RecvQueue().Flush()
+//	peer, err := qp.Handshake(ctx, conn, mr.Remote())
+//	qp.SendQueue().Write(2, peer.Regions[0].At(0), mr.Span(4096, 64))
+//	err = qp.SendQueue().Flush()
+//
+// Completions come from [CQ.Poll], or from package poll, which waits for them.
+//
+// # Contracts
+//
+// A [SendQueue] or [RecvQueue] stages requests; errors stick; Flush hands all of
+// them to the device, or none. A request that was flushed comes to exactly one
+// end, on the CQ. Until then its buffer belongs to the device.
+//
+// Every queue pair claims room on its CQ for all that it can have outstanding,
+// and NewQP refuses what does not fit, so that a CQ does not overrun.
+//
+// Memory from [Alloc] belongs to the caller: neither Device.Close nor the
+// garbage collector unmaps it.
+//
+// # Concurrency
+//
+// Send queue, receive queue and CQ belong to one goroutine each at a time,
+// which may be three different ones. All other methods, Close included, may be
+// called from any goroutine: a poller or poster inside a call gets os.ErrClosed.
+// An open Device has one goroutine of its own, for asynchronous events.
+//
+// # Errors
+//
+// A call that the kernel refused returns [*Error], which wraps the errno.
+// [ErrNotSupported], [ErrInUse], [ErrQueueFull], [ErrCQFull], [ErrState],
+// [ErrBusy], [ErrDeviceGone], [ErrOverrun], [ErrInvalid], [ErrBounds],
+// [ErrNoEvents], [ErrNoDevices], [ErrUnknownDevice] and os.ErrClosed are for
+// errors.Is. A failed request is no call that fails: see [WC.Err].
+//
+// # Kernels
+//
+// Linux 5.10 and newer, through ioctl only. The one exception is soft-RoCE's
+// send doorbell, which uses the older write() where the kernel lets it, since
+// that is cheaper; GOVERBS_NOWRITE=1 in the environment forbids it.
+// GOVERBS_DEBUG=ioctl prints every request and reply to standard error.
+// On other systems the package compiles, and finds no devices.
+package uverbs
