@@ -59,12 +59,12 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 		index, side, seq, ok := cq.SplitWRID(e.WRID)
 		ep := q.eps.Get(index)
 		if !ok || ep == nil || ep.Closed || ep.QPN != e.QPNum {
-			q.drop(ep)
+			q.drop(ok && ep != nil && ep.Closed)
 			continue
 		}
 		r := ep.Side(side)
 		if r == nil || !r.Belongs(q.state) {
-			q.drop(nil)
+			q.drop(false)
 			continue
 		}
 		w := &wcs[n]
@@ -79,7 +79,7 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 			// not or have ended, and what names no outstanding one.
 			show, ok := r.Complete(seq, status, w)
 			if !ok {
-				q.drop(nil)
+				q.drop(false)
 				continue
 			}
 			if status != cq.StatusSuccess {
@@ -113,12 +113,12 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 	return n, next&q.ring.mask == producer
 }
 
-// drop counts a completion that the program does not see. ep is where it was
-// addressed to. It stands apart because counting takes a locked instruction.
+// drop counts a completion that the program does not see; late says that its QP
+// was closed. It stands apart because counting takes a locked instruction.
 //
 //go:noinline
-func (q *CQ) drop(ep *cq.Endpoint) {
-	if ep != nil && ep.Closed {
+func (q *CQ) drop(late bool) {
+	if late {
 		q.state.Late.Add(1)
 	} else {
 		q.state.Stray.Add(1)
