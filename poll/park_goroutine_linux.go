@@ -27,6 +27,7 @@ type goroutineParker struct {
 	event [1]unix.EpollEvent
 	err   error
 	woken atomic.Bool
+	over  atomic.Bool // close was called
 }
 
 func newGoroutineParker(fds []int) (*goroutineParker, error) {
@@ -78,8 +79,8 @@ func (p *goroutineParker) park() error {
 		// park too, so that a second wake meanwhile is not lost.
 		p.epoll.SetReadDeadline(time.Time{})
 		return nil
-	case errors.Is(err, os.ErrClosed):
-		return nil // by Close, which the caller sees
+	case err != nil && p.over.Load():
+		return nil // the caller sees that the waiter is closed
 	case err == nil:
 		err = p.err
 	}
@@ -94,4 +95,7 @@ func (p *goroutineParker) wake() {
 	p.epoll.SetReadDeadline(time.Unix(1, 0))
 }
 
-func (p *goroutineParker) close() error { return p.epoll.Close() }
+func (p *goroutineParker) close() error {
+	p.over.Store(true)
+	return p.epoll.Close()
+}

@@ -1,0 +1,208 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goverbs/goverbs/cq"
+)
+
+// No interleaving of a device that adds completions with poll, arm, take and
+// wait sleeps while a completion is there. In a synctest bubble a sleep that
+// nobody ends is a deadlock, which fails the test.
+func TestEventNeverSleepsOnACompletion(t *testing.T) {
+	const perRun, runs = 20, 5000
+	for seed := range uint64(runs) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			queues := make([]*fakeQueue, 1+rng.IntN(3))
+			all := make([]cq.Queue, len(queues))
+			added, busy := 0, false
+			for i := range queues {
+				q := &fakeQueue{}
+				// The device works whenever the waiter comes up for air,
+				// and only then: if the waiter sleeps, nothing else comes
+				// but what the goroutine below adds at the very end.
+				q.hook = func() {
+					if busy || added >= perRun || rng.IntN(4) > 0 {
+						return
+					}
+					busy = true
+					k := queues[rng.IntN(len(queues))]
+					for n := 1 + rng.IntN(3); n > 0 && added < perRun; n-- {
+						k.add(uint64(added))
+						added++
+					}
+					busy = false
+				}
+				queues[i], all[i] = q, q
+			}
+			w, err := NewWaiter(Event{}, all...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			seen := map[uint64]bool{}
+			wcs := make([]cq.WC, 1+rng.IntN(4))
+			for len(seen) < perRun {
+				if len(seen) == added {
+					// All was delivered: the device adds one while the
+					// waiter sleeps.
+					id := uint64(added)
+					added++
+					q := queues[rng.IntN(len(queues))]
+					time.AfterFunc(time.Second, func() { q.add(id) })
+				}
+				n, err := w.Wait(context.Background(), wcs)
+				if err != nil || n == 0 {
+					t.Fatalf("Wait: %d, %v", n, err)
+				}
+				for _, c := range wcs[:n] {
+					if seen[c.ID] {
+						t.Fatalf("completion %d twice", c.ID)
+					}
+					seen[c.ID] = true
+				}
+			}
+		})
+	}
+}
+
+// A wait that is cancelled at any point has taken no completion.
+func TestEventCancelled(t *testing.T) {
+	for cancelAt := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			q := &fakeQueue{}
+			ctx, cancel := context.WithCancelCause(context.Background())
+			why := errors.New("enough")
+			step := 0
+			q.hook = func() {
+				if step == cancelAt {
+					cancel(why)
+				}
+				step++
+			}
+			w, err := NewWaiter(Event{}, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			timer := time.AfterFunc(time.Second, func() { cancel(why) })
+			defer timer.Stop()
+			var wcs [4]cq.WC
+			if n, err := w.Wait(ctx, wcs[:]); n != 0 || !errors.Is(err, why) {
+				t.Fatalf("cancelled at step %d: %d, %v", cancelAt, n, err)
+			}
+			q.hook = nil
+			q.add(7)
+			if n, err := w.Wait(context.Background(), wcs[:]); n != 1 || err != nil || wcs[0].ID != 7 {
+				t.Fatalf("after a cancelled wait: %d, %v, %+v", n, err, wcs[0])
+			}
+		})
+	}
+}
+
+// Completions come before the error of a queue, and the error stays.
+func TestErrorComesLast(t *testing.T) {
+	broken := errors.New("queue broke")
+	for name, s := range map[string]Strategy{"busy": Busy{}, "event": Event{}} {
+		t.Run(name, func(t *testing.T) {
+			a, b := &fakeQueue{}, &fakeQueue{}
+			w, err := NewWaiter(s, a, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			a.add(1, 2)
+			b.add(3)
+			a.fail(broken)
+			var wcs [1]cq.WC
+			for range 3 {
+				if n, err := w.Wait(t.Context(), wcs[:]); n != 1 || err != nil {
+					t.Fatalf("Wait: %d, %v", n, err)
+				}
+			}
+			for range 2 {
+				if n, err := w.Wait(t.Context(), wcs[:]); n != 0 || !errors.Is(err, broken) {
+					t.Fatalf("Wait: %d, %v, want the queue's error", n, err)
+				}
+			}
+		})
+	}
+}
+
+// A queue that fails, and a waiter that is closed, end a wait that sleeps.
+func TestSleepEnds(t *testing.T) {
+	for name, end := range map[string]func(w *Waiter, q *fakeQueue){
+		"queue closed":  func(w *Waiter, q *fakeQueue) { q.fail(os.ErrClosed) },
+		"waiter closed": func(w *Waiter, q *fakeQueue) { w.Close() },
+	} {
+		for how, channel := range map[string]bool{"wakes": false, "descriptor": true} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				for _, e := range []Event{{}, {Thread: true}} {
+					if e.Thread && !channel {
+						continue
+					}
+					q := &fakeQueue{}
+					if channel && !withPipe(t, q) {
+						continue
+					}
+					w, err := NewWaiter(e, q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.AfterFunc(20*time.Millisecond, func() { end(w, q) })
+					var wcs [1]cq.WC
+					if n, err := w.Wait(t.Context(), wcs[:]); n != 0 || !errors.Is(err, os.ErrClosed) {
+						t.Errorf("%+v: Wait: %d, %v", e, n, err)
+					}
+					w.Close()
+					if q.attached != 0 {
+						t.Errorf("the queue still has %d waiters", q.attached)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestArmError(t *testing.T) {
+	broken := errors.New("cannot arm")
+	q := &fakeQueue{armErr: broken}
+	w, err := NewWaiter(Event{}, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var wcs [1]cq.WC
+	if n, err := w.Wait(t.Context(), wcs[:]); n != 0 || !errors.Is(err, broken) {
+		t.Fatalf("Wait: %d, %v", n, err)
+	}
+}
+
+// A queue that is armed is not armed again before its event came.
+func TestArmsOncePerEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &fakeQueue{}
+		w, err := NewWaiter(Event{}, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		var wcs [4]cq.WC
+		for i := range uint64(10) {
+			time.AfterFunc(time.Second, func() { q.add(i) })
+			if n, err := w.Wait(t.Context(), wcs[:]); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if q.arms != 10 {
+			t.Errorf("armed %d times for 10 events", q.arms)
+		}
+	})
+}
