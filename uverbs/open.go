@@ -3,7 +3,6 @@ package uverbs
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"strings"
@@ -17,7 +16,14 @@ import (
 type Options struct {
 	// Logger is told of what no call can return: an asynchronous event file
 	// that broke. The library is silent without it.
-	Logger *slog.Logger
+	Logger Logger
+}
+
+// Logger is the part of *slog.Logger that the library uses. It is an interface
+// so that programs which do not log structured do not link log/slog and
+// encoding/json.
+type Logger interface {
+	Error(msg string, args ...any)
 }
 
 // system is the operating system that devices are looked for on.

@@ -1,0 +1,67 @@
+package check
+
+import (
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// build builds a package of the module, or a file, for Linux without cgo and
+// returns the binary.
+func build(t *testing.T, what string, flags ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "program")
+	cmd := exec.Command("go", append(append([]string{"build", "-o", out}, flags...), what)...)
+	cmd.Dir = root(t)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build %s: %v\n%s", what, err, text)
+	}
+	return out
+}
+
+// static fails unless the binary runs without a dynamic linker.
+func static(t *testing.T, path string) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("%s has a %v segment: it is not static", path, p.Type)
+		}
+	}
+	if libs, err := f.ImportedLibraries(); err == nil && len(libs) > 0 {
+		t.Errorf("%s needs %v", path, libs)
+	}
+}
+
+func size(t *testing.T, path string, limit int64) {
+	t.Helper()
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%.2f MB of at most %.0f", float64(fi.Size())/1e6, float64(limit)/1e6)
+	if fi.Size() > limit {
+		t.Errorf("%d bytes, more than %d", fi.Size(), limit)
+	}
+}
+
+func TestVerbsIsStatic(t *testing.T) {
+	verbs := build(t, "./tools/verbs", "-ldflags=-s -w")
+	static(t, verbs)
+	size(t, verbs, 12e6)
+}
+
+// A program that imports only uverbs and poll stays small.
+func TestSmallProgram(t *testing.T) {
+	pkg, overlay := readmeProgram(t)
+	program := build(t, pkg, "-ldflags=-s -w", overlay)
+	static(t, program)
+	size(t, program, 3e6)
+}
