@@ -1,0 +1,228 @@
+package pingpong
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Game is one side of a ping-pong.
+type Game struct {
+	cfg Config
+
+	dev    *uverbs.Device
+	mem    *uverbs.Memory
+	cq     *uverbs.CQ
+	qp     *uverbs.QP
+	local  Address
+	remote Address
+	link   *queueLink
+	player player
+}
+
+// Open makes all that a side needs, up to a queue pair with receives posted.
+// Close the game when done.
+func Open(cfg Config) (*Game, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Game{cfg: cfg}
+	if err := g.open(); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (g *Game) open() error {
+	name, err := chooseDevice(g.cfg.Device)
+	if err != nil {
+		return err
+	}
+	if g.dev, err = uverbs.Open(name, nil); err != nil {
+		return err
+	}
+	port, err := g.port()
+	if err != nil {
+		return err
+	}
+	if g.cq, err = g.dev.NewCQ(g.cfg.RxDepth+1, &uverbs.CQOptions{Events: g.cfg.Events}); err != nil {
+		return err
+	}
+	pd, err := g.dev.NewPD()
+	if err != nil {
+		return err
+	}
+	if g.qp, err = pd.NewQP(uverbs.RC, &uverbs.QPOptions{
+		CQ: g.cq, SendDepth: 1, RecvDepth: g.cfg.RxDepth, Source: g.source(), PeerAccess: uverbs.NoAccess,
+	}); err != nil {
+		return err
+	}
+	e := g.qp.Endpoint()
+	g.local = Address{LID: port.LID, QPN: e.QPN, PSN: e.PSN, GID: e.GID}
+	return g.prepare(pd)
+}
+
+// chooseDevice is the device of that name, or else the first that can be opened.
+func chooseDevice(name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	all, err := uverbs.Devices()
+	if err != nil {
+		return "", err
+	}
+	for _, d := range all {
+		if d.Err == nil {
+			return d.Name, nil
+		}
+	}
+	return "", all[0].Err
+}
+
+// source is where packets come from.
+func (g *Game) source() uverbs.Source {
+	if g.cfg.GIDIndex == DefaultGID {
+		return uverbs.FromPort(g.cfg.IBPort)
+	}
+	return uverbs.FromGID(g.cfg.IBPort, g.cfg.GIDIndex)
+}
+
+// port checks the choices against what the device allows.
+func (g *Game) port() (uverbs.PortAttr, error) {
+	name, attr := g.dev.Name(), g.dev.Attr()
+	if n := g.dev.Info().Ports; n > 0 && g.cfg.IBPort > n {
+		return uverbs.PortAttr{}, BadConfig("port %d of %s: it has ports 1 to %d", g.cfg.IBPort, name, n)
+	}
+	port, err := g.dev.PortAttr(g.cfg.IBPort)
+	if err != nil {
+		return port, err
+	}
+	if port.ActiveMTU > 0 && g.cfg.MTU > port.ActiveMTU {
+		return port, BadConfig("path MTU %d: port %d of %s takes %d at most", g.cfg.MTU, g.cfg.IBPort, name, port.ActiveMTU)
+	}
+	if uint64(g.cfg.Size) > uint64(port.MaxMessage) {
+		return port, BadConfig("message size %d: port %d of %s takes %d at most", g.cfg.Size, g.cfg.IBPort, name, port.MaxMessage)
+	}
+	// One completion more than there are receives: that of the send.
+	if most := min(attr.MaxQPWR, attr.MaxCQE-1); g.cfg.RxDepth > most {
+		return port, BadConfig("receive depth %d: %s takes %d at most", g.cfg.RxDepth, name, most)
+	}
+	return port, nil
+}
+
+// prepare posts the receives and writes the first message.
+func (g *Game) prepare(pd *uverbs.PD) error {
+	size, page := g.cfg.Size, os.Getpagesize()
+	// One buffer, as ibv_rc_pingpong has it, so that the server sends back
+	// what it got. Checking takes a second one, which begins on a page.
+	recvAt, total := 0, size
+	if g.cfg.Check {
+		recvAt = (size + page - 1) / page * page
+		total = recvAt + size
+	}
+	var err error
+	if g.mem, err = uverbs.Alloc(max(total, 1), nil); err != nil {
+		return err
+	}
+	b := g.mem.Bytes()
+	fill(b, plain)
+	mr, err := pd.Register(b, uverbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	g.link = &queueLink{cq: g.cq, sq: g.qp.SendQueue(), rq: g.qp.RecvQueue(), from: mr.Span(0, size), into: mr.Span(recvAt, size)}
+	if g.qp.Limits().Inline >= size {
+		g.link.inline = b[:size]
+	}
+	g.player = player{link: g.link, size: size, iters: g.cfg.Iters, depth: g.cfg.RxDepth}
+	if g.cfg.Check {
+		g.player.check = newChecker(g.cfg.Server != "", page, b[:size], b[recvAt:total])
+	}
+	return g.player.prepare()
+}
+
+// Device is the name of the device.
+func (g *Game) Device() string { return g.dev.Name() }
+
+// Source is the local GID that packets come from.
+func (g *Game) Source() uverbs.GIDEntry { return g.qp.Source() }
+
+// Local is the address of this side.
+func (g *Game) Local() Address { return g.local }
+
+// Remote is the address of the other side, once Meet has returned.
+func (g *Game) Remote() Address { return g.remote }
+
+// Meet swaps addresses with the other side and connects the queue pair. The
+// server waits for a client as long as ctx lets it.
+func (g *Game) Meet(ctx context.Context) error {
+	connect := func(remote Address) error { return g.connect(ctx, remote) }
+	var err error
+	if g.cfg.Server == "" {
+		l, lerr := listen(ctx, g.cfg.Port)
+		if lerr != nil {
+			return lerr
+		}
+		g.remote, err = serve(ctx, l, g.local, connect)
+		return err
+	}
+	if g.remote, err = call(ctx, g.cfg.Server, g.cfg.Port, g.local); err != nil {
+		return err
+	}
+	return connect(g.remote)
+}
+
+// connect makes the queue pair ready to receive and to send, with the numbers
+// that ibv_rc_pingpong has.
+func (g *Game) connect(ctx context.Context, remote Address) error {
+	if remote.GID.IsZero() && remote.LID == 0 {
+		return errors.New("the other side has neither GID nor LID: on RoCE start ibv_rc_pingpong with -g and the index of its GID")
+	}
+	return g.qp.Connect(ctx, uverbs.Endpoint{QPN: remote.QPN, PSN: remote.PSN, GID: remote.GID, LID: remote.LID}, &uverbs.ConnectOptions{
+		MTU: g.cfg.MTU, ReadDepth: 1, HopLimit: 1, ServiceLevel: uint8(g.cfg.SL),
+		Retries: 7, RNRRetries: uverbs.RetryForever,
+	})
+}
+
+// Play plays to the end and returns how long it took, from the client's first
+// message on; for the server, from when Play began. If count is not nil, the
+// number of messages that came is stored there as they come.
+//
+// The end of ctx ends Play. It leaves the game as it is: Close it.
+func (g *Game) Play(ctx context.Context, count *atomic.Int64) (time.Duration, error) {
+	// The thread sleeps in the kernel itself, which wakes soonest.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	release, err := g.link.open(ctx, g.cfg.Events)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	g.player.count = count
+	begin := time.Now()
+	err = g.player.play(g.cfg.Server != "")
+	elapsed := time.Since(begin)
+	if err != nil {
+		return elapsed, fmt.Errorf("%s: %w", g.dev.Name(), err)
+	}
+	return elapsed, nil
+}
+
+// Close gives back everything.
+func (g *Game) Close() error {
+	var errs []error
+	if g.dev != nil {
+		errs = append(errs, g.dev.Close())
+	}
+	if g.mem != nil {
+		errs = append(errs, g.mem.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// cmdPingpong is verbs pingpong. Its exit status is 2 where other flags would
+// help, and 1 for everything else that goes wrong.
+func cmdPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	err := playPingpong(ctx, args, stdout, stderr)
+	var bad *pingpong.ConfigError
+	switch {
+	case err == nil, errors.Is(err, errHelp):
+		return 0
+	case errors.As(err, &bad), errors.Is(err, uverbs.ErrUnknownDevice):
+		fmt.Fprintf(stderr, "verbs pingpong: %s\nverbs pingpong -h lists the flags.\n", oneLine(err))
+		return 2
+	}
+	fmt.Fprintf(stderr, "verbs pingpong: %s\n", oneLine(err))
+	return 1
+}
+
+// oneLine is the text of an error without its line breaks.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+}
+
+// playPingpong plays one side.
+func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	cfg, asJSON, err := parsePingpong(args, stdout)
+	if err != nil {
+		return err
+	}
+	say := stdout
+	if asJSON {
+		say = io.Discard
+	}
+	g, err := pingpong.Open(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := g.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	if cfg.GIDIndex == pingpong.DefaultGID {
+		s := g.Source()
+		fmt.Fprintf(say, "  no -g given: using GID index %d of port %d of %s, %s (%s)\n", s.Index, s.Port, g.Device(), s.GID, s.Type)
+	}
+	fmt.Fprintf(say, "  local address:  %v\n", g.Local())
+	if err := g.Meet(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(say, "  remote address: %v\n", g.Remote())
+
+	var count *atomic.Int64
+	if isTerminal(stderr) {
+		count = new(atomic.Int64)
+		defer showProgress(stderr, count, cfg.Iters)()
+	}
+	elapsed, err := g.Play(ctx, count)
+	if err != nil {
+		return err
+	}
+	r := g.Report(elapsed)
+	if asJSON {
+		return r.WriteJSON(stdout)
+	}
+	return r.WriteText(stdout)
+}
