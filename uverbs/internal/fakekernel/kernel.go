@@ -1,0 +1,230 @@
+package fakekernel
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
+)
+
+// Kernel is a made-up kernel. It implements [kernel.Kernel].
+type Kernel struct {
+	mu         sync.Mutex
+	devices    []*device
+	noNetlink  error
+	memlock    uint64
+	exempt     bool
+	faults     faults
+	violations []string
+
+	fds     map[int]*events // event descriptors by number
+	files   map[*file]bool  // open ones
+	allocs  map[*kernel.Mapping]int
+	rings   map[*ring]bool // mapped and not detached
+	mrs     map[uint32]*mr // of all devices, by index
+	pages   int            // pinned
+	token   int64          // last mmap token
+	nextMR  uint32
+	nextKey uint32
+}
+
+// New makes a kernel with the given devices.
+func New(devices ...Device) *Kernel {
+	k := &Kernel{
+		memlock: math.MaxUint64,
+		fds:     make(map[int]*events), files: make(map[*file]bool), allocs: make(map[*kernel.Mapping]int),
+		rings: make(map[*ring]bool), mrs: make(map[uint32]*mr),
+	}
+	for i, d := range devices {
+		k.devices = append(k.devices, newDevice(d, i))
+	}
+	return k
+}
+
+// SetMemlock limits how many bytes may be pinned.
+func (k *Kernel) SetMemlock(limit uint64, exempt bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.memlock, k.exempt = limit, exempt
+}
+
+// Memlock implements [kernel.Kernel].
+func (k *Kernel) Memlock() (limit uint64, exempt bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.memlock, k.exempt
+}
+
+// PageSize implements [kernel.Kernel].
+func (k *Kernel) PageSize() int { return pageSize }
+
+// pageSize is the same everywhere, so that tests mean the same everywhere.
+const pageSize = 4096
+
+// Open implements [kernel.Kernel].
+func (k *Kernel) Open(path string, rdev uint64) (kernel.File, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.faults.check(Call{Op: Open, Path: path}); err != nil {
+		return nil, err
+	}
+	d := k.find(path)
+	switch {
+	case d == nil:
+		return nil, syscall.ENOENT
+	case d.NoPermission:
+		return nil, syscall.EACCES
+	case rdev != 0 && rdev != d.rdev:
+		return nil, syscall.ENXIO
+	}
+	f := &file{k: k, dev: d}
+	k.files[f] = true
+	return f, nil
+}
+
+// find finds the device whose verbs file has a path.
+func (k *Kernel) find(path string) *device {
+	name, ok := strings.CutPrefix(path, "/dev/infiniband/")
+	if !ok {
+		return nil
+	}
+	for _, d := range k.devices {
+		if d.name == name && !d.NoNode && !d.NoUverbs && !d.gone {
+			return d
+		}
+	}
+	return nil
+}
+
+// Alloc implements [kernel.Kernel].
+func (k *Kernel) Alloc(n int, hugePages bool) (*kernel.Mapping, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.faults.check(Call{Op: Alloc}); err != nil {
+		return nil, err
+	}
+	m, err := kernel.Host().Alloc(n, hugePages)
+	if err != nil {
+		return nil, err
+	}
+	var counted *kernel.Mapping
+	counted = kernel.NewMapping(m.Bytes(), m.Detach, func() error {
+		k.mu.Lock()
+		delete(k.allocs, counted)
+		k.mu.Unlock()
+		return m.Unmap()
+	})
+	k.allocs[counted] = n
+	return counted, nil
+}
+
+// Sysfs implements [kernel.Kernel].
+func (k *Kernel) Sysfs() fs.FS {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return sysfs(k.devices)
+}
+
+// Violations lists what programs did that no correct program does, though the
+// kernel would not refuse it.
+func (k *Kernel) Violations() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.violations)
+}
+
+func (k *Kernel) violation(format string, args ...any) {
+	k.violations = append(k.violations, fmt.Sprintf(format, args...))
+}
+
+// Leaks lists everything that is still open, mapped, allocated, made or pinned.
+func (k *Kernel) Leaks() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var leaks []string
+	for f := range k.files {
+		leaks = append(leaks, fmt.Sprintf("file %s is open", f.dev.name))
+	}
+	for fd, e := range k.fds {
+		leaks = append(leaks, fmt.Sprintf("descriptor %d, %v, is open", fd, e.kind))
+	}
+	for r := range k.rings {
+		leaks = append(leaks, fmt.Sprintf("%s of %d bytes is mapped", r.what, len(r.shared)))
+	}
+	for _, n := range k.allocs {
+		leaks = append(leaks, fmt.Sprintf("%d bytes are allocated", n))
+	}
+	for _, d := range k.devices {
+		for _, c := range d.contexts {
+			for h, o := range c.objects {
+				leaks = append(leaks, fmt.Sprintf("%s: %s with handle %d exists", d.Name, o.kind(), h))
+			}
+		}
+	}
+	if k.pages > 0 {
+		leaks = append(leaks, fmt.Sprintf("%d pages are pinned", k.pages))
+	}
+	slices.Sort(leaks)
+	return leaks
+}
+
+// Objects counts the objects of all devices by kind: "PD", "MR", "CQ", "QP",
+// "context".
+func (k *Kernel) Objects() map[string]int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	counts := make(map[string]int)
+	for _, d := range k.devices {
+		for _, c := range d.contexts {
+			counts["context"]++
+			for _, o := range c.objects {
+				counts[o.kind()]++
+			}
+		}
+	}
+	return counts
+}
+
+// RemoveDevice takes a device away from its users, as drivers with
+// disassociation do: DEVICE_FATAL on asynchronous event files, EIO for all that
+// follows.
+func (k *Kernel) RemoveDevice(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, d := range k.devices {
+		if d.Name != name {
+			continue
+		}
+		d.gone = true
+		for _, c := range d.contexts {
+			c.async(0, nil, eventDeviceFatal)
+			for _, e := range c.channels {
+				e.breakOff(syscall.EIO)
+			}
+		}
+	}
+}
+
+// SetPort takes the port of a device up or down and says so in an event.
+func (k *Kernel) SetPort(name string, up bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, d := range k.devices {
+		if d.Name != name || d.up == up {
+			continue
+		}
+		d.up = up
+		event := uint32(eventPortErr)
+		if up {
+			event = eventPortActive
+		}
+		for _, c := range d.contexts {
+			c.async(1, nil, event)
+		}
+	}
+}

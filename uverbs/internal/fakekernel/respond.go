@@ -1,0 +1,107 @@
+package fakekernel
+
+// respond does the peer's part of a request of q and returns the verdict that
+// the requester gets.
+func (p *qp) respond(q *qp, w *sendWQE, data []byte) int {
+	var recv *recvWQE
+	if w.consumesReceive() {
+		r, ok := p.peekRecv()
+		if !ok {
+			return notReady
+		}
+		recv = &r
+	}
+	if w.isRDMA() && w.length > 0 {
+		access := remoteWrite
+		if w.opcode == opRead {
+			access = remoteRead
+		}
+		at, ok := p.ctx.k.region(p.ctx.dev, p.pd, w.rkey, w.remote, uint64(w.length), access)
+		if !ok || p.attr.QPAccessFlags&access == 0 {
+			return p.refuse(nil, 0, statusRemoteAcc)
+		}
+		if w.opcode == opRead {
+			return p.read(q, w, at)
+		}
+		if (memory{}).Write(at, data) != nil {
+			return p.refuse(nil, 0, statusRemoteAcc)
+		}
+	}
+	if recv == nil {
+		return statusOK
+	}
+	c := completion{wrID: recv.id, opcode: 128, byteLen: w.length, qpn: p.number, flags: wcGRH, port: p.attr.PortNum}
+	if w.opcode == opWriteImm {
+		c.opcode = 129
+	} else if fits, ok := p.copyIn(recv.sges, data); !fits {
+		return p.refuse(recv, statusRemoteReq, statusRemoteReq)
+	} else if !ok {
+		return p.refuse(recv, statusLocalProt, statusRemoteOp)
+	}
+	if w.hasImm() {
+		c.flags |= wcWithImm
+		c.imm = w.imm
+	}
+	p.popRecv()
+	if !p.recv.post(c, w.flags&flagSolicit != 0) {
+		// A lost receive completion is more than the peer can bear.
+		p.enter(stateErr)
+		return statusRemoteOp
+	}
+	return statusOK
+}
+
+// read answers an RDMA read.
+func (p *qp) read(q *qp, w *sendWQE, at uint64) int {
+	if p.attr.MaxDestRdAtomic == 0 {
+		return p.refuse(nil, 0, statusRemoteReq)
+	}
+	data := make([]byte, w.length)
+	if (memory{}).Read(at, data) != nil {
+		return p.refuse(nil, 0, statusRemoteAcc)
+	}
+	if _, ok := q.copyIn(w.sges, data); !ok {
+		return statusLocalProt
+	}
+	return statusOK
+}
+
+// refuse ends the peer's queue pair for what it was asked. The receive that was
+// hit, if any, ends with own, the request with answer.
+func (p *qp) refuse(recv *recvWQE, own uint32, answer int) int {
+	if recv != nil {
+		p.popRecv()
+		p.recv.post(completion{wrID: recv.id, status: own, qpn: p.number}, true)
+	}
+	p.enter(stateErr)
+	return answer
+}
+
+// fail is what happens on entering the error state: everything that was posted
+// ends as flushed. What is posted later is not looked at.
+func (q *qp) fail() {
+	q.stopTimer()
+	q.flushSends()
+	for {
+		r, ok := q.peekRecv()
+		if !ok {
+			return
+		}
+		q.popRecv()
+		q.recv.post(completion{wrID: r.id, status: statusFlushed, qpn: q.number}, true)
+	}
+}
+
+// flushSends ends the posted sends, also unsignalled ones.
+func (q *qp) flushSends() {
+	for {
+		producer := q.sq.producer()
+		if producer > q.sq.mask || producer == q.sqConsumer {
+			return
+		}
+		w, _ := q.parseSend(q.sq.slot(q.sqConsumer))
+		q.sqConsumer = (q.sqConsumer + 1) & q.sq.mask
+		q.sq.setConsumer(q.sqConsumer)
+		q.sendCQ.post(completion{wrID: w.id, status: statusFlushed, qpn: q.number}, false)
+	}
+}

@@ -1,0 +1,167 @@
+package fakekernel
+
+import "encoding/binary"
+
+// Layout of struct rxe_send_wqe and rxe_recv_wqe in rdma/rdma_user_rxe.h.
+const (
+	sendID       = 0
+	sendOpcode   = 12
+	sendFlags    = 16
+	sendImm      = 20
+	sendRemote   = 24
+	sendRKey     = 32
+	sendStatus   = 144
+	sendState    = 148
+	sendIOVA     = 152
+	sendLength   = 184
+	sendResid    = 188
+	sendCurSGE   = 192
+	sendNumSGE   = 196
+	sendSGEOff   = 200
+	sendData     = 208
+	recvID       = 0
+	recvLength   = 16
+	recvNumSGE   = 28
+	recvSGE      = 40
+	sgeSize      = 16
+	wqeDone      = 3 // enum wqe_state of the driver
+	flagSignaled = 2
+	flagSolicit  = 4
+	flagInline   = 8
+)
+
+// Opcodes of enum ib_wr_opcode.
+const (
+	opWrite    = 0
+	opWriteImm = 1
+	opSend     = 2
+	opSendImm  = 3
+	opRead     = 4
+)
+
+// sge is a span of a request.
+type sge struct {
+	addr         uint64
+	length, lkey uint32
+}
+
+func parseSGEs(b []byte, n uint32) []sge {
+	list := make([]sge, n)
+	ne := binary.NativeEndian
+	for i := range list {
+		s := b[i*sgeSize:]
+		list[i] = sge{ne.Uint64(s), ne.Uint32(s[8:]), ne.Uint32(s[12:])}
+	}
+	return list
+}
+
+func total(list []sge) (n uint64) {
+	for _, s := range list {
+		n += uint64(s.length)
+	}
+	return n
+}
+
+// sendWQE is a send request.
+type sendWQE struct {
+	id            uint64
+	opcode, flags uint32
+	imm           [4]byte
+	remote        uint64
+	rkey          uint32
+	length        uint32
+	sges          []sge
+	inline        []byte
+}
+
+// parseSend reads the send request in a slot. bad says why it is none.
+func (q *qp) parseSend(b []byte) (w sendWQE, bad string) {
+	ne := binary.NativeEndian
+	w = sendWQE{
+		id: ne.Uint64(b[sendID:]), opcode: ne.Uint32(b[sendOpcode:]), flags: ne.Uint32(b[sendFlags:]),
+		imm: [4]byte(b[sendImm:]), rkey: ne.Uint32(b[sendRKey:]), length: ne.Uint32(b[sendLength:]),
+		// The driver uses this copy of the remote address.
+		remote: ne.Uint64(b[sendIOVA:]),
+	}
+	num := ne.Uint32(b[sendNumSGE:])
+	switch {
+	case w.opcode > opRead:
+		return w, "an unknown opcode"
+	case ne.Uint32(b[sendState:]) != 0:
+		return w, "a state that is not posted"
+	case ne.Uint32(b[sendResid:]) != w.length:
+		return w, "a residue that is not the length"
+	case ne.Uint32(b[sendCurSGE:]) != 0, ne.Uint32(b[sendSGEOff:]) != 0:
+		return w, "a current span or an offset that is not zero"
+	case w.isRDMA() && ne.Uint64(b[sendRemote:]) != w.remote:
+		return w, "a remote address that is not its iova"
+	case w.flags&flagInline != 0:
+		if w.opcode == opRead || w.length > q.cap.MaxInlineData {
+			return w, "more inline bytes than granted"
+		}
+		w.inline = b[sendData:][:w.length]
+		return w, ""
+	case num > q.cap.MaxSendSGE:
+		return w, "more spans than granted"
+	}
+	w.sges = parseSGEs(b[sendData:], num)
+	if total(w.sges) != uint64(w.length) {
+		return w, "spans that do not add up to the length"
+	}
+	return w, ""
+}
+
+func (w *sendWQE) isRDMA() bool { return w.opcode != opSend && w.opcode != opSendImm }
+
+// consumesReceive tells whether the request needs a receive at the peer.
+func (w *sendWQE) consumesReceive() bool { return w.opcode != opWrite && w.opcode != opRead }
+
+func (w *sendWQE) hasImm() bool { return w.opcode == opWriteImm || w.opcode == opSendImm }
+
+// wcOpcode is the opcode of the completion of a send request.
+func (w *sendWQE) wcOpcode() uint32 {
+	switch w.opcode {
+	case opWrite, opWriteImm:
+		return 1
+	case opRead:
+		return 2
+	}
+	return 0
+}
+
+// recvWQE is a receive.
+type recvWQE struct {
+	id   uint64
+	sges []sge
+}
+
+// peekRecv reads the next receive; ok is false when there is none.
+func (q *qp) peekRecv() (w recvWQE, ok bool) {
+	producer := q.rq.producer()
+	if producer > q.rq.mask {
+		q.ctx.k.violation("the producer index of a receive ring is %d, its mask %d", producer, q.rq.mask)
+		return w, false
+	}
+	if producer == q.rqNext {
+		return w, false
+	}
+	b := q.rq.slot(q.rqNext)
+	ne := binary.NativeEndian
+	w.id = ne.Uint64(b[recvID:])
+	num := ne.Uint32(b[recvNumSGE:])
+	if num > q.cap.MaxRecvSGE {
+		q.ctx.k.violation("a receive has %d spans, granted are %d", num, q.cap.MaxRecvSGE)
+		num = 0
+	}
+	w.sges = parseSGEs(b[recvSGE:], num)
+	if total(w.sges) != uint64(ne.Uint32(b[recvLength:])) {
+		q.ctx.k.violation("a receive has %d bytes in its spans and says %d", total(w.sges), ne.Uint32(b[recvLength:]))
+	}
+	return w, true
+}
+
+// popRecv gives the slot of the next receive back.
+func (q *qp) popRecv() {
+	q.rqNext = (q.rqNext + 1) & q.rq.mask
+	q.rq.setConsumer(q.rqNext)
+}
