@@ -27,7 +27,11 @@ func TestRunningKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	cache := btf.NewCache()
-	var specs []*btf.Spec
+	vmlinux, err := cache.Kernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var modules []*btf.Spec
 	for _, name := range []string{"ib_uverbs", "rdma_rxe", "mlx5_ib", "ib_core"} {
 		spec, err := cache.Module(name)
 		switch {
@@ -36,10 +40,10 @@ func TestRunningKernel(t *testing.T) {
 		case err != nil:
 			t.Fatalf("types of module %s: %v", name, err)
 		default:
-			specs = append(specs, spec)
+			modules = append(modules, spec)
 		}
 	}
-	r, err := btfcheck.Compare(table, specs...)
+	r, err := btfcheck.Compare(table, vmlinux, modules...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,13 +58,14 @@ const AnyObject = 0xffff
 type Attr struct {
 	ID        uint16
 	Kind      Kind
-	Mandatory bool   // the kernel refuses the call without it
-	ZeroTail  bool   // may be longer than MaxLen; the rest of an input must be zero
-	MinLen    uint16 // least length
-	MaxLen    uint16 // largest length, or the length that is known when ZeroTail is set
-	Object    uint16 // type of the object of handles and descriptors, or AnyObject
-	Name      string // the kernel's constant, such as UVERBS_ATTR_CREATE_CQ_CQE
-	Variants  []uint16
+	Mandatory bool     // the kernel refuses the call without it
+	ZeroTail  bool     // may be longer than MaxLen; the rest of an input must be zero
+	Copied    bool     // the kernel reads it while it looks at the attributes, not in the method
+	MinLen    uint16   // least length
+	MaxLen    uint16   // largest length, or the length that is known when ZeroTail is set
+	Object    uint16   // type of the object of handles and descriptors, or AnyObject
+	Name      string   // the kernel's constant, such as UVERBS_ATTR_CREATE_CQ_CQE
+	Variants  []uint16 // lengths of the forms of an EnumIn, by elem_id
 }
 
 // A Method describes one method of an object type. Driver is zero for a

@@ -127,7 +127,10 @@ func (r *Request) checkAttr(a *attr) error {
 		if err := checkLength(a); err != nil {
 			return err
 		}
-		return checkReserved(a)
+		if err := checkReserved(a); err != nil || !d.Copied {
+			return err
+		}
+		return r.copyAttr(a)
 	case abi.PtrOut:
 		if err := checkLength(a); err != nil {
 			return err
@@ -209,10 +212,14 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// copyIn takes the inputs out of the caller's memory. The kernel does so inside the method, after all other checks.
+// copyIn takes the inputs out of the caller's memory that were not copied yet. The kernel does so inside the method,
+// after all other checks.
 func (r *Request) copyIn() error {
 	for i := range r.attrs {
 		a := &r.attrs[i]
+		if a.desc.Copied {
+			continue
+		}
 		switch a.desc.Kind {
 		case abi.PtrIn, abi.ConstIn, abi.FlagsIn, abi.EnumIn:
 			if err := r.copyAttr(a); err != nil {

@@ -145,6 +145,9 @@ func printAttr(a schemaAttr) string {
 	if a.zeroTail {
 		b.WriteString(", ZeroTail: true")
 	}
+	if a.copied {
+		b.WriteString(", Copied: true")
+	}
 	if a.variants != nil {
 		fmt.Fprintf(&b, ", Variants: []uint16{%s}", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(a.variants)), ", "), "[]"))
 	}

@@ -36,6 +36,7 @@ type schemaAttr struct {
 	object    string // of handles and fds
 	min, max  int    // bytes, for arrays of handles too
 	zeroTail  bool
+	copied    bool // the kernel copies it while it walks the attributes
 	mandatory bool
 	variants  []int
 }
@@ -137,6 +138,9 @@ func (s *schemaReader) attr(w []string) error {
 		return fmt.Errorf("%s: the last word must be mandatory or optional", a.name)
 	}
 	args := w[2 : len(w)-1]
+	if n := len(args); n > 0 && args[n-1] == "copied" && a.kind == "ptr-in" {
+		a.copied, args = true, args[:n-1]
+	}
 	want := map[string]int{"ptr-in": 1, "ptr-out": 1, "enum-in": 1, "handle": 1, "handle-new": 1, "handle-destroy": 1, "fd": 1, "fd-new": 1, "handles": 2}[a.kind]
 	if len(args) != want {
 		return fmt.Errorf("%s: kind %s takes %d arguments, not %d", a.name, a.kind, want, len(args))

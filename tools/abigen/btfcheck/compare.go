@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf/btf"
@@ -34,10 +36,15 @@ func (r *Report) add(o *Report) {
 	r.Notes = append(r.Notes, o.Notes...)
 }
 
-// Compare looks for every type and constant of the table in the specs, in their order.
-func Compare(t *layout.Table, specs ...*btf.Spec) (*Report, error) {
+// Compare looks for every type and constant of the table in the modules, in their order, and then in vmlinux, which may
+// be nil. A module's spec does not show what it shares with vmlinux.
+func Compare(t *layout.Table, vmlinux *btf.Spec, modules ...*btf.Spec) (*Report, error) {
 	r := &Report{}
-	constants, err := enumerators(specs)
+	specs := modules
+	if vmlinux != nil {
+		specs = append(slices.Clone(modules), vmlinux)
+	}
+	constants, err := enumerators(modules)
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +159,8 @@ func (r *Report) enum(e *layout.Enum, named []*btf.Enum, all map[string]constant
 			lacks = append(lacks, v.Name)
 		case v.Value > math.MaxUint32 && k.size < 8:
 			r.note("the kernel's BTF has no room for %s, a 64-bit constant", v.Name)
+		case k.value != v.Value && counts.MatchString(v.Name):
+			r.note("%s is %d in the kernel, %d in the table: it counts the others", v.Name, k.value, v.Value)
 		case k.value != v.Value:
 			r.fail("%s is %d in the kernel, %d in the table", v.Name, k.value, v.Value)
 		default:
@@ -169,6 +178,9 @@ func (r *Report) enum(e *layout.Enum, named []*btf.Enum, all map[string]constant
 		r.note("the kernel's enum %s lacks %s", name, strings.Join(lacks, ", "))
 	}
 }
+
+// counts matches the constants that stand at the end of an enum to count the others. They grow with it.
+var counts = regexp.MustCompile(`_(NUM_[A-Z]+|[A-Z_]*MAX)$`)
 
 // constant is an enumerator of the kernel.
 type constant struct {
@@ -196,7 +208,7 @@ func find(es []*btf.Enum, name string) (constant, bool) {
 }
 
 // enumerators collects the constants of the modules. Enums without a name, and those that only few files use, are found
-// by their constants. The vmlinux spec is left out: it is large, and enumByName looks there.
+// by their constants. Vmlinux is left out: it is large, and enumByName looks there.
 func enumerators(specs []*btf.Spec) (map[string]constant, error) {
 	all := map[string]constant{}
 	for _, s := range specs {

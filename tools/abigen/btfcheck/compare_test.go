@@ -19,6 +19,7 @@ enum kinds {
 	KIND_A 0
 	KIND_B 5
 	KIND_BIG 1099511627776
+	KIND_MAX 6
 }
 struct thing 24 {
 	0 8 addr u64
@@ -46,7 +47,7 @@ func kernel() (*btf.Struct, *btf.Enum) {
 	return &btf.Struct{Name: "thing", Size: 24, Members: []btf.Member{
 			field("addr", 0, u64), field("key", 8, u32), field("reserved", 12, u32), field("u", 16, union),
 		}},
-		&btf.Enum{Name: "kinds", Size: 8, Values: []btf.EnumValue{{Name: "KIND_A", Value: 0}, {Name: "KIND_B", Value: 5}, {Name: "KIND_BIG", Value: 1 << 40}}}
+		&btf.Enum{Name: "kinds", Size: 8, Values: []btf.EnumValue{{Name: "KIND_A", Value: 0}, {Name: "KIND_B", Value: 5}, {Name: "KIND_BIG", Value: 1 << 40}, {Name: "KIND_MAX", Value: 6}}}
 }
 
 func compare(t *testing.T, types ...btf.Type) *btfcheck.Report {
@@ -63,7 +64,7 @@ func compare(t *testing.T, types ...btf.Type) *btfcheck.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := btfcheck.Compare(tab, spec)
+	r, err := btfcheck.Compare(tab, nil, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func compare(t *testing.T, types ...btf.Type) *btfcheck.Report {
 func TestCompareAgrees(t *testing.T) {
 	s, e := kernel()
 	r := compare(t, s, e)
-	if len(r.Failures) != 0 || len(r.Notes) != 0 || r.Structs != 1 || r.Fields != 5 || r.Constants != 3 {
+	if len(r.Failures) != 0 || len(r.Notes) != 0 || r.Structs != 1 || r.Fields != 5 || r.Constants != 4 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -100,7 +101,8 @@ func TestCompare(t *testing.T) {
 		{"union member widened", func(s *btf.Struct, e *btf.Enum) { s.Members[3].Type.(*btf.Union).Members[1].Type = u64 }, "thing.u.small has 8 bytes", ""},
 		{"struct gone", func(s *btf.Struct, e *btf.Enum) { s.Name = "thong" }, "", "no struct thing"},
 		{"constant changed", func(s *btf.Struct, e *btf.Enum) { e.Values[1].Value = 6 }, "KIND_B is 6", ""},
-		{"constant missing", func(s *btf.Struct, e *btf.Enum) { e.Values = e.Values[:1] }, "", "kinds lacks KIND_B, KIND_BIG"},
+		{"constant missing", func(s *btf.Struct, e *btf.Enum) { e.Values = e.Values[:1] }, "", "kinds lacks KIND_B, KIND_BIG, KIND_MAX"},
+		{"counter grew", func(s *btf.Struct, e *btf.Enum) { e.Values[3].Value = 9 }, "", "KIND_MAX is 9"},
 		{"enum without a name", func(s *btf.Struct, e *btf.Enum) { e.Name = ""; e.Values[1].Value = 7 }, "KIND_B is 7", ""},
 		{"BTF of 32 bits", func(s *btf.Struct, e *btf.Enum) { e.Size = 4; e.Values[2].Value = 0 }, "", "no room for KIND_BIG"},
 	} {
