@@ -15,10 +15,14 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // debianKeyring is where Debian's own keys are on a Debian machine; it also covers releases that the machine's configuration does not list.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+// indexAge is how long a package index is good for.
+const indexAge = time.Hour
 
 // An aptState is a private view of some suites for one architecture. It shares the machine's mirrors and keys and nothing else, so it
 // needs no root and never disturbs the machine's own packages.
@@ -29,8 +33,9 @@ type aptState struct {
 	dir    string
 }
 
-// openApt makes sure that a package index of the suites is there. It is fetched when missing, or always with refresh.
-func (h *host) openApt(ctx context.Context, arch string, refresh bool, suites ...string) (*aptState, error) {
+// openApt makes sure that a package index of the suites is there and of today: package names move with every security update, and an old index
+// names files that are gone.
+func (h *host) openApt(ctx context.Context, arch string, suites ...string) (*aptState, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, exitError{exitMissing, fmt.Errorf("this machine has no %s, so nothing can be fetched here: rxevm takes kernels and rdma-core from Debian packages (%s) and needs QEMU (package %s). "+
@@ -39,7 +44,7 @@ func (h *host) openApt(ctx context.Context, arch string, refresh bool, suites ..
 	}
 	a := &aptState{h: h, suites: suites, arch: arch, dir: h.path("apt", strings.Join(suites, "+")+"-"+arch)}
 	stamp := filepath.Join(a.dir, "complete")
-	if _, err := os.Stat(stamp); err == nil && !refresh {
+	if st, err := os.Stat(stamp); err == nil && time.Since(st.ModTime()) < indexAge {
 		return a, nil
 	}
 	sources, err := a.sources()
@@ -266,7 +271,14 @@ func unpackAll(ctx context.Context, dir string, debs []string) error {
 				return err
 			}
 			if h.Typeflag == tar.TypeSymlink {
-				if err := root.Symlink(h.Linkname, rel); err != nil && !errors.Is(err, os.ErrExist) {
+				target := h.Linkname
+				if filepath.IsAbs(target) { // It must not lead out of the folder, to the host's own files.
+					var err error
+					if target, err = filepath.Rel(filepath.Dir("/"+rel), image(nil).resolve(target)); err != nil {
+						return err
+					}
+				}
+				if err := root.Symlink(target, rel); err != nil && !errors.Is(err, os.ErrExist) {
 					return err
 				}
 				return nil

@@ -77,7 +77,7 @@ func (h *host) fetchTool(ctx context.Context, where, pkg string) error {
 		if suite == "" {
 			continue
 		}
-		a, err := h.openApt(ctx, runtime.GOARCH, true, suite)
+		a, err := h.openApt(ctx, runtime.GOARCH, suite)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -149,7 +149,7 @@ func unpackedTool(root, name string) (hostTool, error) {
 	if err != nil {
 		return hostTool{}, err
 	}
-	modules, err := filepath.Glob(filepath.Join(root, "usr/lib/*/qemu"))
+	modules, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu*/qemu"))
 	if err != nil {
 		return hostTool{}, err
 	}

@@ -90,8 +90,7 @@ func openKernel(dir string) (kernelDir, error) {
 
 // fetchKernel fetches the newest kernel of a series that some suites have.
 func (h *host) fetchKernel(ctx context.Context, name, series, arch string, suites []string) error {
-	// Package names move with every security update, so an old index may name files that are gone: always take a new one.
-	a, err := h.openApt(ctx, arch, true, suites...)
+	a, err := h.openApt(ctx, arch, suites...)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (h *host) userland(ctx context.Context, arch string) (string, error) {
 	if _, err := os.Stat(h.path(where)); err == nil && !h.refresh {
 		return h.path(where), nil
 	}
-	a, err := h.openApt(ctx, arch, true, suite)
+	a, err := h.openApt(ctx, arch, suite)
 	if err != nil {
 		return "", err
 	}

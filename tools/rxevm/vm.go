@@ -387,9 +387,13 @@ func (v *vm) readFile(ctx context.Context, path string) (string, error) {
 	return b.String(), err
 }
 
-// close ends the guest and returns what was wrong with it: kernel complaints, leaked objects, a guest that did not end by itself. Calling it after the guest is lost is fine.
+// close ends the guest and returns what was wrong with it: kernel complaints, leaked objects, a guest that did not end by itself. A guest whose
+// context has ended is only killed: the job that was running has reported that already.
 func (v *vm) close(ctx context.Context) error {
 	defer v.emu.kill()
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err := v.out.write(frameQuit, 0, nil); err == nil {
 		select {
 		case <-v.emu.done:
