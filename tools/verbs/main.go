@@ -1,5 +1,6 @@
 // Verbs asks and exercises RDMA devices, without libibverbs.
 //
+//	verbs devinfo [flags]           show the devices and what they can do
 //	verbs pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
 package main
 
@@ -9,19 +10,33 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
-// commands are what verbs can do. Each returns the exit status: 0, 1 when
-// something went wrong, 2 when other flags would help.
-var commands = map[string]func(ctx context.Context, args []string, stdout, stderr io.Writer) int{
-	"pingpong": cmdPingpong,
+// A command is one thing that verbs can do. Each has its own file.
+type command struct {
+	name, args, summary string
+	// run returns the exit status: 0, 1 when something went wrong, 2 when
+	// other flags would help.
+	run func(ctx context.Context, args []string, stdout, stderr io.Writer) int
 }
 
-const usage = `usage: verbs COMMAND [flags] ...
-  pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
-verbs COMMAND -h lists a command's flags.
-`
+var commands = []command{
+	{"devinfo", "[flags]", "show the devices and what they can do", cmdDevinfo},
+	{"pingpong", "[flags] [HOST]", "play ping-pong, also with ibv_rc_pingpong", cmdPingpong},
+}
+
+// usage lists the commands.
+func usage() string {
+	var b strings.Builder
+	b.WriteString("usage: verbs COMMAND [flags] ...\n")
+	for _, c := range commands {
+		fmt.Fprintf(&b, "  %-25s %s\n", c.name+" "+c.args, c.summary)
+	}
+	b.WriteString("verbs COMMAND -h lists a command's flags.\n")
+	return b.String()
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -33,18 +48,19 @@ func main() {
 // run runs the command that the arguments name.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprint(stderr, "verbs: no command\n"+usage)
+		fmt.Fprint(stderr, "verbs: no command\n", usage())
 		return 2
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
-		fmt.Fprint(stdout, usage)
+		fmt.Fprint(stdout, usage())
 		return 0
 	}
-	cmd, ok := commands[args[0]]
-	if !ok {
-		fmt.Fprintf(stderr, "verbs: unknown command %q\n%s", args[0], usage)
-		return 2
+	for _, c := range commands {
+		if c.name == args[0] {
+			return c.run(ctx, args[1:], stdout, stderr)
+		}
 	}
-	return cmd(ctx, args[1:], stdout, stderr)
+	fmt.Fprintf(stderr, "verbs: unknown command %q\n%s", args[0], usage())
+	return 2
 }

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const devinfoUsage = `usage: verbs devinfo [-v] [-json] [-l] [-d DEVICE]
+Shows the RDMA devices and their ports, as ibv_devinfo and "rdma link" do.
+Devices that cannot be opened are shown with the reason, and the exit status is
+1; it is 2 for wrong flags and unknown devices.
+`
+
+// devinfoOptions are the flags of verbs devinfo.
+type devinfoOptions struct {
+	verbose, json, list bool
+	device              string
+}
+
+// cmdDevinfo is verbs devinfo.
+func cmdDevinfo(_ context.Context, args []string, stdout, stderr io.Writer) int {
+	return devinfo(thisSystem{}, args, stdout, stderr)
+}
+
+// inventory is where devinfo learns of devices.
+type inventory interface {
+	devices() ([]uverbs.DeviceInfo, error)
+	// query opens a device and asks it everything.
+	query(uverbs.DeviceInfo) (*answers, error)
+}
+
+func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
+	o, err := parseDevinfo(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "verbs devinfo: %v\nverbs devinfo -h lists the flags.\n", err)
+		return 2
+	}
+	list, err := from.devices()
+	if err == nil && o.device != "" {
+		list, err = pick(list, o.device)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "verbs devinfo: %s\n", oneLine(err))
+		if errors.Is(err, uverbs.ErrUnknownDevice) {
+			return 2
+		}
+		return 1
+	}
+	if o.list && !o.json {
+		if err := writeNames(stdout, list); err != nil {
+			fmt.Fprintf(stderr, "verbs devinfo: %v\n", err)
+			return 1
+		}
+		return 0
+	}
+	code := 0
+	reports := make([]*deviceReport, 0, len(list))
+	for _, info := range list {
+		r := newDeviceReport(info)
+		if !o.list {
+			if a, err := from.query(info); err != nil {
+				r.Error = oneLine(err)
+				code = 1
+				fmt.Fprintf(stderr, "verbs devinfo: %s\n", r.Error)
+			} else {
+				r.fill(a)
+			}
+		}
+		reports = append(reports, r)
+	}
+	if err := writeReports(stdout, reports, o); err != nil {
+		fmt.Fprintf(stderr, "verbs devinfo: %v\n", err)
+		return 1
+	}
+	return code
+}
+
+func parseDevinfo(args []string, stdout io.Writer) (o devinfoOptions, err error) {
+	f := flag.NewFlagSet("verbs devinfo", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.BoolVar(&o.verbose, "v", false, "show all limits, GIDs and P_Keys")
+	f.BoolVar(&o.json, "json", false, "write JSON: everything, with keys that stay")
+	f.BoolVar(&o.list, "l", false, "list the names only, and open no device")
+	f.StringVar(&o.device, "d", "", "show this `device` only")
+	switch err = f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, devinfoUsage)
+		f.SetOutput(stdout)
+		f.PrintDefaults()
+	case err == nil && f.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	return o, err
+}
+
+// pick leaves the device of a name.
+func pick(list []uverbs.DeviceInfo, name string) ([]uverbs.DeviceInfo, error) {
+	names := make([]string, 0, len(list))
+	for _, d := range list {
+		if d.Name == name {
+			return []uverbs.DeviceInfo{d}, nil
+		}
+		names = append(names, d.Name)
+	}
+	return nil, fmt.Errorf("%w: %q: there are %s", uverbs.ErrUnknownDevice, name, strings.Join(names, ", "))
+}
+
+func writeReports(w io.Writer, reports []*deviceReport, o devinfoOptions) error {
+	if o.json {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(struct {
+			Devices []*deviceReport `json:"devices"`
+		}{reports})
+	}
+	p := printer{w: w, verbose: o.verbose}
+	for _, r := range reports {
+		p.device(r)
+	}
+	return p.err
+}
+
+func writeNames(w io.Writer, list []uverbs.DeviceInfo) error {
+	plural := "s"
+	if len(list) == 1 {
+		plural = ""
+	}
+	_, err := fmt.Fprintf(w, "%d device%s found:\n", len(list), plural)
+	for _, d := range list {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "\t%s\n", d.Name)
+		}
+	}
+	return err
+}
