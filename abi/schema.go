@@ -166,7 +166,8 @@ func ObjectName(driver uint32, object uint16) string {
 
 // A Command describes one of the older write commands, which INVOKE_WRITE
 // carries in its CORE_IN and CORE_OUT attributes. In and Out are the least numbers
-// of bytes that the kernel takes: less is ENOSPC.
+// of bytes that a caller should give. For plain commands, less is ENOSPC; INVOKE_WRITE
+// takes extended ones with less, although the write system call does not.
 type Command struct {
 	Number   uint32 // with IB_USER_VERBS_CMD_FLAG_EXTENDED for extended commands
 	Object   uint16

@@ -13,13 +13,13 @@ func (r *Request) IsWrite() bool {
 }
 
 // Command returns the write command that an INVOKE_WRITE request carries and its
-// request struct. The struct has at least Command.In bytes; an absent tail of
-// a longer struct is for the caller to treat as zero. Errors are the kernel's:
-// EINVAL for a number with unknown bits, EOPNOTSUPP for a command that does not
-// exist or for data after the struct, ENOSPC for buffers that are too small.
+// request struct. The struct of a plain command, and of one with a Tail, has at
+// least Command.In bytes. The kernel takes extended commands with less on either
+// side: what is absent of the request is zero, and the response is cut off. Errors
+// are the kernel's: EINVAL for a number with unknown bits, EOPNOTSUPP for a
+// command that does not exist, ENOSPC for buffers that are too small.
 //
-// A caller that lacks a command which the schema has must say so before it
-// looks at the buffers; supports may be nil when it lacks none.
+// Supports says whether the device has a command; nil means that it has all.
 func (r *Request) Command(supports func(*abi.Command) bool) (*abi.Command, []byte, error) {
 	if !r.IsWrite() {
 		return nil, nil, refuse(EINVAL, "%s is no INVOKE_WRITE", r.Desc.Name)
@@ -34,7 +34,8 @@ func (r *Request) Command(supports func(*abi.Command) bool) (*abi.Command, []byt
 	}
 	in, _ := r.In(abi.UVERBS_ATTR_CORE_IN)
 	room, _ := r.OutLen(abi.UVERBS_ATTR_CORE_OUT)
-	if len(in) < int(c.In) || room < int(c.Out) {
+	extended := c.Number&abi.IB_USER_VERBS_CMD_FLAG_EXTENDED != 0
+	if len(in) < int(c.In) && (!extended || c.Tail) || room < int(c.Out) && !extended {
 		return nil, nil, refuse(ENOSPC, "%s: %d bytes in and room for %d out, want %d and %d", c.Name, len(in), room, c.In, c.Out)
 	}
 	return c, in, nil

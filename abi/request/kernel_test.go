@@ -55,6 +55,7 @@ func TestKernelAgrees(t *testing.T) {
 		t.Skip("needs a guest with soft-RoCE: uverbs0 is another driver's")
 	}
 	k.headers()
+	k.commands()
 	var absent []string
 	for d := range abi.Methods(rxe.Driver) {
 		if k.ask(hdr(d.Object, d.ID)) == request.EPROTONOSUPPORT {
@@ -102,6 +103,11 @@ func (k *kernel) same(h abi.UverbsIoctlHdr, attrs ...abi.UverbsAttr) {
 	if err == nil || errors.Is(err, request.EFAULT) {
 		return
 	}
+	k.compare(err, h, attrs)
+}
+
+// compare asks the kernel and reports a verdict that is not err's; the first few say enough.
+func (k *kernel) compare(err error, h abi.UverbsIoctlHdr, attrs []abi.UverbsAttr) {
 	k.sent++
 	if got := k.ask(h, attrs...); got != request.ErrnoOf(err) {
 		if k.told++; k.told < 20 {
@@ -161,6 +167,43 @@ func (k *kernel) method(d *abi.Method) {
 		for _, a := range k.forms(&d.Attrs[i]) {
 			k.same(h, a)
 			k.same(h, a, a)
+		}
+	}
+}
+
+// commands tries the numbers of write commands with buffers of many sizes. Those that this package would hand out are not sent.
+func (k *kernel) commands() {
+	h := hdr(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INVOKE_WRITE)
+	numbers := []uint64{0x100, 0x1000, 0x40000000, 0x80000100, 1 << 32, 1<<32 | 3, 1 << 63}
+	for n := range uint64(256) {
+		numbers = append(numbers, n, n|abi.IB_USER_VERBS_CMD_FLAG_EXTENDED)
+	}
+	for _, n := range numbers {
+		number := mandatory(abi.UVERBS_ATTR_WRITE_CMD, 8, n)
+		c, known := abi.LookupCommand(uint32(n))
+		if known && n>>32 == 0 && c.In == 0 {
+			k.t.Fatalf("%s wants no request: this test would run it", c.Name)
+		}
+		extended := n&abi.IB_USER_VERBS_CMD_FLAG_EXTENDED != 0
+		if known && extended && !c.Tail {
+			continue // no size is too small for these
+		}
+		lacks := k.ask(h, number) == request.EOPNOTSUPP
+		for _, in := range []uint16{4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 112} {
+			for _, out := range []uint16{0, 4, 8, 12, 16, 32, 48, 128, 176} {
+				attrs := []abi.UverbsAttr{
+					number, mandatory(abi.UVERBS_ATTR_CORE_IN, in, k.m.base+zerosAt), mandatory(abi.UVERBS_ATTR_CORE_OUT, out, k.m.base+onesAt),
+				}
+				k.put(h, attrs)
+				r, err := request.Read(k.m, k.m.base, &k.config)
+				if err == nil {
+					_, _, err = r.Command(func(*abi.Command) bool { return !lacks })
+				}
+				if err == nil {
+					continue
+				}
+				k.compare(err, h, attrs)
+			}
 		}
 	}
 }

@@ -224,6 +224,8 @@ func TestCommand(t *testing.T) {
 		{"the probe of libibverbs", abi.IB_USER_VERBS_CMD_QUERY_DEVICE, nil, 0, request.ENOSPC},
 		{"ALLOC_PD", abi.IB_USER_VERBS_CMD_ALLOC_PD, make([]byte, 8), 4, 0},
 		{"short request", abi.IB_USER_VERBS_CMD_ALLOC_PD, make([]byte, 4), 4, request.ENOSPC},
+		{"extended, cut off", abi.IB_USER_VERBS_CMD_FLAG_EXTENDED | abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE, nil, 100, 0},
+		{"extended with a tail, cut off", abi.IB_USER_VERBS_CMD_FLAG_EXTENDED | abi.IB_USER_VERBS_EX_CMD_CREATE_FLOW, make([]byte, 8), 8, request.ENOSPC},
 		{"no room", abi.IB_USER_VERBS_CMD_ALLOC_PD, make([]byte, 8), 3, request.ENOSPC},
 		{"zero tail", abi.IB_USER_VERBS_CMD_ALLOC_PD, make([]byte, 16), 4, 0},
 		{"tail", abi.IB_USER_VERBS_CMD_ALLOC_PD, append(make([]byte, 15), 1), 4, request.EOPNOTSUPP},
