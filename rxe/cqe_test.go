@@ -173,6 +173,8 @@ var cqeCases = []struct {
 		outcome{n: 1, wc: withImm(cq.WC{ID: 200, QPN: 17, Side: cq.RecvSide, Opcode: cq.OpRecvWriteImm, Bytes: 1 << 20}, 0xcafef00d)}},
 	{"receive with invalidate", cqe{wrid: wridRecv, opcode: 128, bytes: 8, qpn: 17, flags: 5, ex: [4]byte(record(u32(0x2c3)))},
 		outcome{n: 1, wc: withRKey(cq.WC{ID: 200, QPN: 17, Side: cq.RecvSide, Opcode: cq.OpRecv, Bytes: 8}, 0x2c3)}},
+	{"receive with immediate and invalidate, which no message has", cqe{wrid: wridRecv, opcode: 128, bytes: 8, qpn: 17, flags: 6, ex: [4]byte{1, 2, 3, 4}},
+		outcome{n: 1, wc: withImm(cq.WC{ID: 200, QPN: 17, Side: cq.RecvSide, Opcode: cq.OpRecv, Bytes: 8}, 0x01020304)}},
 	{"receive with an opcode nobody knows", cqe{wrid: wridRecv, opcode: 7, bytes: 8, qpn: 17},
 		outcome{n: 1, wc: cq.WC{ID: 200, QPN: 17, Side: cq.RecvSide, Opcode: cq.OpRecv, Bytes: 8}}},
 	{"receive out of order", cqe{wrid: wridRecv + 2, opcode: 128, bytes: 8, qpn: 17, flags: 3, ex: [4]byte{0, 0, 0, 9}},

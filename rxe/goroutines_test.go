@@ -2,6 +2,7 @@ package rxe
 
 import (
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/goverbs/goverbs/cq"
@@ -128,4 +129,58 @@ func TestClosedBesidePoll(t *testing.T) {
 	if got := load32(s.mem, offConsumer); got != 0 {
 		t.Errorf("consumer index %d was stored on a closed queue", got)
 	}
+}
+
+// Empty from a third goroutine: a ring that always holds something never says
+// that it is empty, also when it is a whole lap on between two of its loads.
+func TestEmptyBesidePoll(t *testing.T) {
+	const slots = 4
+	var eps cq.Endpoints
+	var state cq.State
+	mem := heapRing(slots, 64, 1)
+	q, err := NewCQ(mem, &eps, &state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := newCompleter(mem)
+	p := newParty(&eps, &state, 17, 4)
+	add := func() {
+		driver.post(&cqe{wrid: p.postRecv(1, 8), qpn: 17})
+		driver.publish()
+	}
+	add()
+	var watchers sync.WaitGroup
+	stop, started := make(chan struct{}), make(chan struct{})
+	for range 2 {
+		watchers.Go(func() {
+			started <- struct{}{}
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for range 1000 {
+					if q.Empty() {
+						t.Error("a ring with a completion in it says that it is empty")
+						return
+					}
+				}
+			}
+		})
+		<-started
+	}
+	var wcs [1]cq.WC
+	for i := range 100000 {
+		add()
+		if n, _ := q.Poll(wcs[:]); n != 1 {
+			t.Errorf("poll %d: %d completions", i, n)
+			break
+		}
+		if i%1000 == 0 {
+			runtime.Gosched()
+		}
+	}
+	close(stop)
+	watchers.Wait()
 }
