@@ -12,7 +12,7 @@ import (
 // them but the rings: what the driver reads is what was put, every request ends
 // once and in order, and the race detector finds the edges.
 func TestGoroutines(t *testing.T) {
-	const total = 50000
+	const total = 20000
 	const slots, depth = 8, 7
 	var eps cq.Endpoints
 	var state cq.State
@@ -171,7 +171,7 @@ func TestEmptyBesidePoll(t *testing.T) {
 		<-started
 	}
 	var wcs [1]cq.WC
-	for i := range 100000 {
+	for i := range 40000 {
 		add()
 		if n, _ := q.Poll(wcs[:]); n != 1 {
 			t.Errorf("poll %d: %d completions", i, n)

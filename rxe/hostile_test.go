@@ -220,7 +220,7 @@ func (h *hostile) post(t *testing.T, sq *SQ, rq *RQ, op byte) {
 func TestHostile(t *testing.T) {
 	for _, high := range []bool{false, true} {
 		h := newHostile(t, high)
-		for seed := range uint64(3000) {
+		for seed := range uint64(1500) {
 			rng := rand.New(rand.NewPCG(seed, 5))
 			p := make(program, rng.IntN(400))
 			for i := range p {
