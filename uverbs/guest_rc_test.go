@@ -14,8 +14,19 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// guestDevice opens the guest's soft-RoCE device.
+// guestDevice opens the guest's soft-RoCE device and closes it after the test.
 func guestDevice(t testing.TB) *uverbs.Device {
+	t.Helper()
+	d := openGuestDevice(t)
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			t.Errorf("close device: %v", err)
+		}
+	})
+	return d
+}
+
+func openGuestDevice(t testing.TB) *uverbs.Device {
 	t.Helper()
 	all, err := uverbs.Devices()
 	if errors.Is(err, uverbs.ErrNoDevices) {
@@ -28,11 +39,6 @@ func guestDevice(t testing.TB) *uverbs.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-			t.Errorf("close device: %v", err)
-		}
-	})
 	return d
 }
 
@@ -55,7 +61,12 @@ const (
 
 func newPair(t testing.TB, events bool) *pair {
 	t.Helper()
-	p := &pair{dev: guestDevice(t)}
+	return newPairOn(t, guestDevice(t), events)
+}
+
+func newPairOn(t testing.TB, d *uverbs.Device, events bool) *pair {
+	t.Helper()
+	p := &pair{dev: d}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
