@@ -68,6 +68,8 @@ var commands = map[string]func(ctx context.Context, args []string) (int, error){
 	"run":   cmdRun,
 	"exec":  cmdExec,
 	"fetch": cmdFetch,
+	"demo":  cmdDemo,
+	"bench": cmdBench,
 }
 
 const usage = `usage: rxevm COMMAND [flags] ...

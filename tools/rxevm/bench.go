@@ -1,0 +1,124 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+// A benchLine is one comparison; as JSON it is a line's worth of figures.
+type benchLine struct {
+	Mode  string `json:"mode"` // busy or event
+	Bytes int    `json:"bytes"`
+	Iters int    `json:"iterations"`
+	// VerbsUsec and RDMACoreUsec are medians, in microseconds per iteration.
+	VerbsUsec    float64 `json:"verbs_usec"`
+	RDMACoreUsec float64 `json:"rdma_core_usec"`
+	ratio
+	Verdict  string `json:"verdict"`
+	Kernel   string `json:"kernel"`
+	Emulated bool   `json:"emulated"`
+}
+
+// Targets of the design: ratios of verbs' time to rdma-core's.
+const (
+	targetBusy  = 1.05
+	targetEvent = 1.10
+)
+
+// cmdBench is rxevm bench. A missed target is a result, not a failure of the command.
+func cmdBench(ctx context.Context, args []string) (int, error) {
+	fs := flag.NewFlagSet("rxevm bench", flag.ContinueOnError)
+	g := guestFlags{}
+	addGuestFlags(fs, &g)
+	asJSON := fs.Bool("json", false, "print one JSON object per line instead of text")
+	pairs := fs.Int("pairs", 12, "`number` of alternating pairs per comparison")
+	iters := fs.Int("iters", 1000, "`number` of iterations per game")
+	if err := parseFlags(fs, args); err != nil {
+		return 0, err
+	}
+	if fs.NArg() != 0 {
+		return 0, exitError{exitUsage, fmt.Errorf("bench takes no arguments besides flags, not %q", fs.Args())}
+	}
+	if *pairs < 2 || *iters < 1 {
+		return 0, exitError{exitUsage, fmt.Errorf("-pairs %d -iters %d: at least 2 pairs and 1 iteration", *pairs, *iters)}
+	}
+	g.with = "rdma-core"
+	if err := g.check(); err != nil {
+		return 0, err
+	}
+	g.verbs = true
+	given := false
+	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "timeout" })
+	if !given {
+		g.timeout = time.Hour
+	}
+	h, err := newHost(g.install)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := withDeadline(ctx, g.timeout)
+	defer cancel()
+	v, err := h.boot(ctx, g.guestConfig)
+	if err != nil {
+		return 0, err
+	}
+	if !*asJSON {
+		fmt.Printf("verbs pingpong against itself and ibv_rc_pingpong against itself, alternating, in one guest: Linux %s, %d CPUs, %s.\nRatios are verbs / rdma-core, less is better.\n", v, v.machine.cpus, v.accel())
+		if !v.machine.kvm {
+			fmt.Println("EMULATED TIMING: absolute times say nothing about hardware.")
+		}
+	}
+	for _, events := range []bool{false, true} {
+		for _, size := range []int{64, 4096} {
+			line, berr := v.bench(ctx, events, size, *iters, *pairs)
+			if berr != nil {
+				return 0, errors.Join(exitError{exitBroken, berr}, v.close(ctx))
+			}
+			if *asJSON {
+				err = json.NewEncoder(os.Stdout).Encode(line)
+			} else {
+				_, err = fmt.Printf("%-5s %5d bytes: verbs %8.1f usec, rdma-core %8.1f usec, ratio %v\n", line.Mode, size, line.VerbsUsec, line.RDMACoreUsec, line.ratio)
+			}
+			if err != nil {
+				return 0, errors.Join(err, v.close(ctx))
+			}
+		}
+	}
+	return 0, v.close(ctx)
+}
+
+// bench makes one comparison. Which program begins a pair alternates, too, so that warming up favours neither.
+func (v *vm) bench(ctx context.Context, events bool, size, iters, pairs int) (benchLine, error) {
+	players := [2]player{playVerbs, playRDMA}
+	var usec [2][]float64
+	port := uint16(18600)
+	for i := range pairs {
+		for k := range 2 {
+			p := (i + k) % 2
+			g := game{server: players[p], client: players[p], events: events, size: size, iters: iters, timeout: 5 * time.Minute}
+			s, err := v.play(ctx, g, port)
+			if err != nil {
+				return benchLine{}, err
+			}
+			usec[p] = append(usec[p], s.usecPerIter)
+			port++
+		}
+	}
+	target, mode := targetBusy, "busy"
+	if events {
+		target, mode = targetEvent, "event"
+	}
+	r, err := newRatio(usec[0], usec[1], target)
+	if err != nil {
+		return benchLine{}, err
+	}
+	return benchLine{Mode: mode, Bytes: size, Iters: iters, VerbsUsec: median(usec[0]), RDMACoreUsec: median(usec[1]), ratio: r, Verdict: r.verdict(),
+		Kernel: v.release, Emulated: !v.machine.kvm}, nil
+}
