@@ -70,6 +70,7 @@ var commands = map[string]func(ctx context.Context, args []string) (int, error){
 	"fetch": cmdFetch,
 	"demo":  cmdDemo,
 	"bench": cmdBench,
+	"test":  cmdTest,
 }
 
 const usage = `usage: rxevm COMMAND [flags] ...

@@ -1,0 +1,110 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// crossArchs are the Linux architectures for which everything must build.
+var crossArchs = []string{"amd64", "arm64", "386", "arm", "riscv64", "ppc64le", "s390x"}
+
+// narrowPackages are run as 32-bit programs too: they deal with memory layouts.
+var narrowPackages = []string{"./abi/...", "./cq", "./rxe", "./mlx5"}
+
+// hostPart runs what needs no RDMA.
+func (s *suite) hostPart(ctx context.Context) {
+	const where = "host"
+	s.step(where, "go vet ./...", func() (string, error) {
+		_, err := s.goTool(ctx, nil, "vet", "./...")
+		return "", err
+	})
+	for _, arch := range crossArchs {
+		s.step(where, "build ./... for linux/"+arch, func() (string, error) {
+			_, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch}, "build", "./...")
+			return "", err
+		})
+	}
+	libraries, err := s.libraries(ctx)
+	for _, goos := range []string{"darwin", "windows"} {
+		s.step(where, "build the libraries for "+goos+"/amd64", func() (string, error) {
+			if err != nil {
+				return "", err
+			}
+			_, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=amd64"}, append([]string{"build"}, libraries...)...)
+			return fmt.Sprintf("%d packages", len(libraries)), err
+		})
+	}
+	s.step(where, "go test ./...", func() (string, error) { return s.goTest(ctx, nil, "./...") })
+	if why := noRace(ctx); why != "" {
+		s.notRun(where, "go test -race ./...", why)
+	} else {
+		s.step(where, "go test -race ./...", func() (string, error) { return s.goTest(ctx, []string{"CGO_ENABLED=1"}, "-race", "./...") })
+	}
+	var narrow []string
+	for _, p := range narrowPackages {
+		if _, err := os.Stat(filepath.Join(s.root, strings.TrimSuffix(p, "/..."))); err == nil {
+			narrow = append(narrow, p)
+		}
+	}
+	what := "go test as 386 " + strings.Join(narrow, " ")
+	if runtime.GOARCH != "amd64" {
+		s.notRun(where, what, "this machine is "+runtime.GOARCH+" and runs no 386 programs")
+		return
+	}
+	s.step(where, what, func() (string, error) {
+		return s.goTest(ctx, []string{"CGO_ENABLED=0", "GOARCH=386"}, narrow...)
+	})
+}
+
+// goTest runs go test and counts packages.
+func (s *suite) goTest(ctx context.Context, env []string, args ...string) (string, error) {
+	out, err := s.goTool(ctx, env, append([]string{"test"}, args...)...)
+	if err != nil {
+		return "", err
+	}
+	n := 0
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "ok") {
+			n++
+		}
+	}
+	if n == 0 {
+		return "", fmt.Errorf("no package has a test that ran:\n%s", out)
+	}
+	return fmt.Sprintf("%d packages", n), nil
+}
+
+// libraries lists the module's packages that are no tools.
+func (s *suite) libraries(ctx context.Context) ([]string, error) {
+	out, err := s.goTool(ctx, nil, "list", "-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for p := range strings.FieldsSeq(out) {
+		if !strings.Contains(p, "/tools/") {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// noRace says why the race detector cannot be used here, or "".
+func noRace(ctx context.Context) string {
+	out, err := runTool(ctx, "", "go", "env", "CC")
+	if err != nil {
+		return err.Error()
+	}
+	cc, _, _ := strings.Cut(strings.TrimSpace(out), " ")
+	if _, err := exec.LookPath(cc); err != nil {
+		return fmt.Sprintf("it needs a C compiler and %s is not installed (package gcc)", cc)
+	}
+	return ""
+}
