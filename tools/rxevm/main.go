@@ -17,7 +17,8 @@
 // $GOVERBS_CACHE, by default the folder goverbs in the user's cache folder. apt checks their signatures. Root is used with -install only.
 //
 // A run fails when the kernel prints a WARNING, BUG or Oops, when an RDMA object outlives every process, when the deadline passes, and when a test
-// skips without declaring why. A skip is declared by its message: "needs kernel >= 6.2: ..." (and the guest's kernel is older), or "declared skip: ...".
+// skips without declaring why. A skip is declared by its message: "needs kernel >= 6.2: ..." (and the guest's kernel is older), or "declared skip: ..."
+// where it cannot be helped. A skip that says "run in the guest" is false there.
 //
 // Exit status: that of the program; 0 when all is well; 2 bad usage; 3 something is missing on this machine, the message says what; 4 the guest
 // could not be made or went away; 5 the kernel complained; 6 an undeclared skip; 124 deadline; 130 interrupted. Where a program fails and the kernel complains as well, the

@@ -44,7 +44,13 @@ func (s *suite) guestPart(ctx context.Context, kernel string) {
 	s.inGuest(ctx, where, c, func(v *vm) {
 		s.devinfo(ctx, where, v)
 		for _, t := range tests {
-			s.step(where, "go test "+t.pkg, func() (string, error) { return v.guestTest(ctx, t) })
+			s.step(where, "go test "+t.pkg, func() (string, error) {
+				out, err := v.guestTest(ctx, t)
+				if out = strings.TrimSpace(strings.TrimSuffix(out, "PASS\n")); out != "" {
+					fmt.Fprintf(s.out, "%s: %s prints:%s\n", where, t.pkg, indented(out))
+				}
+				return "", err
+			})
 		}
 		s.games(ctx, where, v, interop(kernel))
 	})
@@ -135,7 +141,7 @@ func interop(kernel string) []game {
 	return all
 }
 
-// guestTest runs one package's tests; their output is the error's text.
+// guestTest runs one package's tests and returns what they print; after a failure that is part of the error.
 func (v *vm) guestTest(ctx context.Context, t guestTest) (string, error) {
 	limit, cancel := withDeadline(ctx, t.run.timeout+time.Minute)
 	defer cancel()
@@ -147,7 +153,7 @@ func (v *vm) guestTest(ctx context.Context, t guestTest) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w%s", err, indented(out.String()))
 	}
-	return "", nil
+	return out.String(), nil
 }
 
 // compileGuestTests finds the packages with tests for the guest and compiles them.
