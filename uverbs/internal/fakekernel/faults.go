@@ -44,7 +44,7 @@ func (c Call) String() string {
 	switch {
 	case c.Op == Open:
 		return "open " + c.Path
-	case c.Op != Ioctl:
+	case c.Op != Ioctl, c.Method == Method{} && c.Command == 0:
 		return c.Op.String()
 	}
 	if cmd, ok := abi.LookupCommand(c.Command); ok && c.Method == (Method{}) {
