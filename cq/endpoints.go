@@ -33,7 +33,7 @@ type Endpoints struct {
 
 	mu   sync.Mutex
 	free []uint32
-	next uint32
+	last uint32 // highest index in use so far
 }
 
 // MaxEndpoints is how many user indices there are: 24 bits, as in a QPN.
@@ -48,7 +48,8 @@ func (t *Endpoints) Get(i uint32) *Endpoint {
 	return (*s)[i].Load()
 }
 
-// Reserve takes a free user index; ok is false when all are taken.
+// Reserve takes a free user index; ok is false when all are taken. 0 is never
+// one: a ring whose memory was replaced by zero pages names nobody.
 func (t *Endpoints) Reserve() (i uint32, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,13 +58,12 @@ func (t *Endpoints) Reserve() (i uint32, ok bool) {
 		t.free = t.free[:n-1]
 		return i, true
 	}
-	if t.next == MaxEndpoints {
+	if t.last == MaxEndpoints-1 {
 		return 0, false
 	}
-	i = t.next
-	t.next++
-	t.grow(int(t.next))
-	return i, true
+	t.last++
+	t.grow(int(t.last) + 1)
+	return t.last, true
 }
 
 // grow makes room for n indices. Readers keep the old slice for one look-up

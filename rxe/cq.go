@@ -137,13 +137,18 @@ const (
 
 // received fills in what only a successful receive has. The opcode of a send
 // completion is not looked at: the request knows it. An opcode that is neither
-// of the two is taken for a receive, since the request has ended.
+// of the two is taken for a receive, since the request has ended. The length of
+// a message is at most that of the receive that took it, which is in w, so that
+// a program may slice its buffer by it; a write's length has no such bound.
 func received(e *abi.UverbsWC, w *cq.WC) {
-	w.Opcode = cq.OpRecv
+	n := e.ByteLen
 	if e.Opcode == wcRecvWriteImm {
 		w.Opcode = cq.OpRecvWriteImm
+		w.Bytes = n
+		return
 	}
-	w.Bytes = e.ByteLen
+	w.Opcode = cq.OpRecv
+	w.Bytes = min(w.Bytes, n)
 }
 
 // attached fills in what came with the message. The same four bytes are the

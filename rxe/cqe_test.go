@@ -30,11 +30,11 @@ type posted struct {
 
 // The user indices of a scene.
 const (
-	sceneOpen   = iota // an ordinary QP, number 17
-	sceneClosed        // the tombstone of one, 18
-	sceneOther         // its completions belong to another CQ, 19
-	sceneBare          // it has no tables, 20
-	sceneFree          // reserved, nothing there
+	sceneOpen   = iota + 1 // an ordinary QP, number 17
+	sceneClosed            // the tombstone of one, 18
+	sceneOther             // its completions belong to another CQ, 19
+	sceneBare              // it has no tables, 20
+	sceneFree              // reserved, nothing there
 )
 
 func newScene(tb testing.TB, mem []byte, slots, element int, start uint32) *scene {
@@ -123,9 +123,11 @@ func (s *scene) expect(c *cqe) (o outcome) {
 	case p.side == cq.SendSide:
 		w.Opcode, w.Bytes = p.op, p.bytes
 	default:
-		w.Opcode, w.Bytes, w.SrcQPN = cq.OpRecv, c.bytes, c.srcQPN
+		// A message is no longer than the receive that took it, whatever
+		// the driver says; the length of a write is its own.
+		w.Opcode, w.Bytes, w.SrcQPN = cq.OpRecv, min(c.bytes, p.bytes), c.srcQPN
 		if c.opcode == 129 {
-			w.Opcode = cq.OpRecvWriteImm
+			w.Opcode, w.Bytes = cq.OpRecvWriteImm, c.bytes
 		}
 		if c.flags&2 != 0 {
 			w.SetImm(uint32(c.ex[0])<<24 | uint32(c.ex[1])<<16 | uint32(c.ex[2])<<8 | uint32(c.ex[3]))
@@ -141,9 +143,10 @@ func (s *scene) expect(c *cqe) (o outcome) {
 }
 
 const (
-	wridSend  = 0                 // of the scene's ordinary QP, first request
-	wridQuiet = 1                 // the second
-	wridRecv  = 0x0100_0000 << 32 // its first receive
+	wridSend  = sceneOpen << 32   // of the scene's ordinary QP, first request
+	wridQuiet = sceneOpen<<32 + 1 // the second
+	recvBit   = 0x0100_0000 << 32
+	wridRecv  = (0x0100_0000 + sceneOpen) << 32 // its first receive
 )
 
 // cqeCases are completions with what must become of them, worked out by hand.
@@ -159,7 +162,7 @@ var cqeCases = []struct {
 	{"quiet write", cqe{wrid: wridQuiet, opcode: 1, qpn: 17}, outcome{}},
 	{"quiet write that failed", cqe{wrid: wridQuiet, status: 10, vendor: 0x81, opcode: 1, bytes: 5, qpn: 17},
 		outcome{n: 1, wc: cq.WC{ID: 101, QPN: 17, Status: cq.StatusRemoteAccess, VendorErr: 0x81}}},
-	{"read, before what was posted before it", cqe{wrid: 2, opcode: 2, qpn: 17},
+	{"read, before what was posted before it", cqe{wrid: wridSend + 2, opcode: 2, qpn: 17},
 		outcome{n: 1, wc: cq.WC{ID: 102, QPN: 17, Opcode: cq.OpRead, Bytes: 1002}}},
 	{"send that failed with a status nobody knows", cqe{wrid: wridSend, status: 1 << 31, qpn: 17},
 		outcome{n: 1, wc: cq.WC{ID: 100, QPN: 17, Status: 1 << 31}}},
@@ -183,17 +186,18 @@ var cqeCases = []struct {
 		outcome{n: 1, wc: cq.WC{ID: 200, QPN: 17, Side: cq.RecvSide, Status: cq.StatusFlushed}}},
 	{"flushed receive with everything else set", cqe{wrid: wridRecv, status: 5, opcode: 129, bytes: 3, ex: [4]byte{1}, qpn: 17, srcQPN: 4, flags: 7, slid: 5, sl: 6},
 		outcome{n: 1, wc: cq.WC{ID: 200, QPN: 17, Side: cq.RecvSide, Status: cq.StatusFlushed}}},
-	{"send of another lap", cqe{wrid: 4, qpn: 17}, outcome{stray: 1}},
-	{"send not posted", cqe{wrid: 3, qpn: 17}, outcome{stray: 1}},
+	{"send of another lap", cqe{wrid: wridSend + 4, qpn: 17}, outcome{stray: 1}},
+	{"send not posted", cqe{wrid: wridSend + 3, qpn: 17}, outcome{stray: 1}},
 	{"wrong QP number", cqe{wrid: wridSend, qpn: 16}, outcome{stray: 1}},
 	{"no WRID of ours", cqe{wrid: 1 << 57, qpn: 17}, outcome{stray: 1}},
 	{"highest WRID", cqe{wrid: 1<<64 - 1, qpn: 17}, outcome{stray: 1}},
 	{"closed QP", cqe{wrid: sceneClosed << 32, qpn: 18}, outcome{late: 1}},
 	{"closed QP, wrong number", cqe{wrid: sceneClosed << 32, qpn: 99}, outcome{late: 1}},
 	{"other CQ's send", cqe{wrid: sceneOther << 32, qpn: 19}, outcome{stray: 1}},
-	{"other CQ's receive", cqe{wrid: sceneOther<<32 | wridRecv, qpn: 19, opcode: 128}, outcome{stray: 1}},
+	{"other CQ's receive", cqe{wrid: sceneOther<<32 | recvBit, qpn: 19, opcode: 128}, outcome{stray: 1}},
 	{"QP without a send table", cqe{wrid: sceneBare << 32, qpn: 20}, outcome{stray: 1}},
-	{"QP without a receive table", cqe{wrid: sceneBare<<32 | wridRecv, qpn: 20}, outcome{stray: 1}},
+	{"QP without a receive table", cqe{wrid: sceneBare<<32 | recvBit, qpn: 20}, outcome{stray: 1}},
+	{"zero page", cqe{}, outcome{stray: 1}},
 	{"free user index", cqe{wrid: sceneFree << 32}, outcome{stray: 1}},
 	{"user index past the table", cqe{wrid: 0xffffff << 32}, outcome{stray: 1}},
 }
@@ -225,7 +229,7 @@ func TestCQE(t *testing.T) {
 // wrong in the same way as the decoder.
 func TestCQEBytes(t *testing.T) {
 	little := []byte{
-		1, 0, 0, 0, 0, 0, 0, 1, // wr_id: receive 1 of user index 0
+		1, 0, 0, 0, 1, 0, 0, 1, // wr_id: receive 1 of user index 1
 		0, 0, 0, 0, 0x81, 0, 0, 0, // status, opcode
 		0, 0, 0, 0, 0x00, 0x10, 0, 0, // vendor_err, byte_len
 		0xca, 0xfe, 0xf0, 0x0d, 17, 0, 0, 0, // imm_data, qp_num
@@ -233,7 +237,7 @@ func TestCQEBytes(t *testing.T) {
 		0, 0, 0, 0, 0, 0, 1, 0, // pkey_index, slid, sl, dlid_path_bits, port_num
 	}
 	big := []byte{
-		1, 0, 0, 0, 0, 0, 0, 1,
+		1, 0, 0, 1, 0, 0, 0, 1,
 		0, 0, 0, 0, 0, 0, 0, 0x81,
 		0, 0, 0, 0, 0, 0, 0x10, 0x00,
 		0xca, 0xfe, 0xf0, 0x0d, 0, 0, 0, 17,

@@ -28,6 +28,10 @@ type job struct {
 	event bool // the device reports its success
 }
 
+// modelRecv is the length of the receives of TestPollModel, between what half of
+// the messages and a write's length are.
+const modelRecv = 1 << 31
+
 // TestPollModel drives a completion ring through many laps with a driver that
 // knows what each completion must become, and checks after every Poll the
 // completions, the counts, and that nothing but the consumer index was written.
@@ -75,7 +79,7 @@ func pollModel(t *testing.T, mem []byte, rng *rand.Rand) {
 				l.sends = append(l.sends, j)
 			} else if l.recv.Room() > 0 {
 				j := job{posted: posted{id: id, qpn: l.ep.QPN, side: cq.RecvSide}, event: true}
-				j.wrid = l.postRecv(j.id, 4096)
+				j.wrid = l.postRecv(j.id, modelRecv)
 				l.recvs = append(l.recvs, j)
 			}
 		}
@@ -178,13 +182,13 @@ func nextEnd(l *load, rng *rand.Rand) (c cqe, e end, ok bool) {
 		w.Opcode, w.Bytes = j.op, j.bytes
 		return c, end{w, !j.quiet}, j.event
 	}
-	w.Opcode, w.Bytes = cq.OpRecv, c.bytes
+	w.Opcode, w.Bytes = cq.OpRecv, min(c.bytes, modelRecv)
 	switch rng.IntN(4) {
 	case 0:
 		c.flags |= 2
 		c.opcode = 129
 		c.ex = [4]byte{1, 2, byte(j.id), 4}
-		w.Opcode = cq.OpRecvWriteImm
+		w.Opcode, w.Bytes = cq.OpRecvWriteImm, c.bytes
 		w.SetImm(0x01020004 | uint32(byte(j.id))<<8)
 	case 1:
 		c.srcQPN = 1 + rng.Uint32N(1<<24-1)

@@ -67,11 +67,7 @@ const (
 
 // Endpoint describes the queue pair to its peer.
 func (qp *QP) Endpoint() Endpoint {
-	e := Endpoint{QPN: qp.qpn, PSN: qp.psn, GID: qp.source.GID, MTU: qp.mtu, ReadDepth: qp.dev.readDepth()}
-	if p, err := qp.dev.PortAttr(qp.source.Port); err == nil {
-		e.LID = p.LID
-	}
-	return e
+	return Endpoint{QPN: qp.qpn, PSN: qp.psn, GID: qp.source.GID, LID: qp.lid, MTU: qp.mtu, ReadDepth: qp.dev.readDepth()}
 }
 
 // SetPSN chooses the packet sequence number to begin with, 24 bits, in place of

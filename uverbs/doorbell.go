@@ -1,7 +1,6 @@
 package uverbs
 
 import (
-	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -84,11 +83,4 @@ func (b *doorbell) ring() error {
 		d.bell.Store(bellIoctl)
 	}
 	return err
-}
-
-// unseen says whether a doorbell failed in a way after which the device cannot
-// have looked at the ring: the kernel refused the call because the queue pair
-// is not ready to send, or does not exist.
-func unseen(err error) bool {
-	return isErrno(err, syscall.EINVAL, syscall.ENOENT) || errors.Is(err, os.ErrClosed)
 }

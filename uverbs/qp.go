@@ -37,7 +37,8 @@ type QP struct {
 	sendCQ *CQ
 	recvCQ *CQ
 	source GIDEntry
-	mtu    int // active MTU of the port when the QP was made, bytes
+	mtu    int    // active MTU of the port when the QP was made, bytes
+	lid    uint16 // of the port, likewise
 	psn    uint32
 	access Access
 	limits QPLimits
@@ -184,7 +185,7 @@ func (qp *QP) check(op string, opts *QPOptions) error {
 	if err != nil {
 		return err
 	}
-	qp.mtu = port.ActiveMTU
+	qp.mtu, qp.lid = port.ActiveMTU, port.LID
 	return nil
 }
 

@@ -15,7 +15,9 @@ type RecvQueue struct {
 	ring     cq.RecvRing
 	requests *cq.Requests
 	err      error
-	sges     []cq.SGE
+
+	sges   []cq.SGE // of the request under construction
+	length uint64   // of all of them, bytes
 }
 
 func (q *RecvQueue) init(qp *QP, ring cq.RecvRing, requests *cq.Requests) {
@@ -29,7 +31,7 @@ func (q *RecvQueue) Room() int { return q.requests.Room() }
 // Recv offers a span for one message of the peer. A message that is longer
 // fails on both sides.
 func (q *RecvQueue) Recv(id uint64, into Span) {
-	q.sges = q.sges[:0]
+	q.begin()
 	q.span(into)
 	q.stage(id)
 }
@@ -37,7 +39,7 @@ func (q *RecvQueue) Recv(id uint64, into Span) {
 // RecvV offers several spans, filled one after another, for one message. No
 // span at all suits messages that have only immediate data.
 func (q *RecvQueue) RecvV(id uint64, into []Span) {
-	q.sges = q.sges[:0]
+	q.begin()
 	if len(into) > cap(q.sges) {
 		q.fail(fmt.Errorf("%d spans: the queue pair takes %d: ask for more with QPOptions.RecvSGE: %w", len(into), cap(q.sges), ErrInvalid))
 		return
@@ -46,6 +48,11 @@ func (q *RecvQueue) RecvV(id uint64, into []Span) {
 		q.span(s)
 	}
 	q.stage(id)
+}
+
+// begin clears the request under construction.
+func (q *RecvQueue) begin() {
+	q.sges, q.length = q.sges[:0], 0
 }
 
 func (q *RecvQueue) span(s Span) {
@@ -59,6 +66,7 @@ func (q *RecvQueue) span(s Span) {
 		return
 	}
 	q.sges = append(q.sges, e)
+	q.length += uint64(e.Length)
 }
 
 func (q *RecvQueue) stage(id uint64) {
@@ -69,7 +77,7 @@ func (q *RecvQueue) stage(id uint64) {
 		q.fail(fmt.Errorf("%w: its %d receives are outstanding: poll the CQ, or ask for more with QPOptions.RecvDepth", ErrQueueFull, q.requests.Depth()))
 		return
 	}
-	seq, _ := q.requests.Stage(id, cq.OpRecv, 0, false)
+	seq, _ := q.requests.Stage(id, cq.OpRecv, uint32(min(q.length, maxMessage)), false)
 	q.ring.Put(cq.MakeWRID(q.qp.index.n, cq.RecvSide, seq), q.sges)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 
 	"github.com/goverbs/goverbs/cq"
 )
@@ -263,7 +264,7 @@ func (q *SendQueue) unrung(n uint32, err error) error {
 	if q.qp.closing.Load() {
 		return q.qp.postError("send", n, os.ErrClosed)
 	}
-	if unseen(err) {
+	if q.unseen(err) {
 		q.takeBack(n)
 		return q.qp.postError("send", n, kernelError(err))
 	}
@@ -271,6 +272,21 @@ func (q *SendQueue) unrung(n uint32, err error) error {
 		q.qp.sendCQ.mailbox.adopt(q.qp.sendCQ, q.requests)
 	}
 	return nil
+}
+
+// unseen says whether a doorbell failed in a way after which the device cannot
+// have looked at the ring: the queue pair does not exist, or the kernel says
+// that it is not ready to send. In a queue pair that is, an acknowledgement or a
+// timer may have started the requests without any doorbell.
+func (q *SendQueue) unseen(err error) bool {
+	if isErrno(err, syscall.ENOENT) {
+		return true
+	}
+	if !isErrno(err, syscall.EINVAL) {
+		return false
+	}
+	s, err := q.qp.QueryState()
+	return err == nil && s < StateRTS
 }
 
 // postError wraps why a Flush failed.

@@ -51,25 +51,26 @@ func (d *Device) resolve(s Source) (GIDEntry, error) {
 	if err != nil {
 		return GIDEntry{}, err
 	}
+	active := make(map[int]bool) // by port, those asked so far
 	var best GIDEntry
 	found := false
 	for _, e := range table {
-		switch s.how {
-		case sourceAddr:
-			if a, ok := e.GID.Addr(); !ok || a != s.addr || e.Type == GIDTypeRoCEv1 {
-				continue
-			}
-		case sourceGID:
-			if e.Port != s.port || e.Index != s.index {
-				continue
-			}
-		case sourcePort:
-			if e.Port != s.port {
-				continue
-			}
-		}
-		if (s.how == sourceDefault || s.how == sourcePort) && !d.usable(e) {
+		if !s.admits(e) {
 			continue
+		}
+		if s.how == sourceDefault || s.how == sourcePort {
+			on, asked := active[e.Port]
+			if !asked {
+				p, err := d.PortAttr(e.Port)
+				if err != nil {
+					return GIDEntry{}, err
+				}
+				on = p.State == PortActive
+				active[e.Port] = on
+			}
+			if !on {
+				continue
+			}
 		}
 		if !found || better(e, best) {
 			best, found = e, true
@@ -81,14 +82,20 @@ func (d *Device) resolve(s Source) (GIDEntry, error) {
 	return best, nil
 }
 
-// usable says whether e can be a default: on an active port, and RoCE v2 or
-// InfiniBand.
-func (d *Device) usable(e GIDEntry) bool {
-	if e.Type == GIDTypeRoCEv1 {
-		return false
+// admits says whether e is what the source names, the state of its port aside.
+// RoCE v1 is taken only when asked for by index: its packets do not cross
+// routers, and soft-RoCE has no such.
+func (s Source) admits(e GIDEntry) bool {
+	switch s.how {
+	case sourceAddr:
+		a, ok := e.GID.Addr()
+		return ok && a == s.addr && e.Type != GIDTypeRoCEv1
+	case sourceGID:
+		return e.Port == s.port && e.Index == s.index
+	case sourcePort:
+		return e.Port == s.port && e.Type != GIDTypeRoCEv1
 	}
-	p, err := d.PortAttr(e.Port)
-	return err == nil && p.State == PortActive
+	return e.Type != GIDTypeRoCEv1
 }
 
 // better orders the candidates for the default: lower port, IPv4 before others,
