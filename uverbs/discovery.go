@@ -59,8 +59,9 @@ type DeviceInfo struct {
 	Err error
 }
 
-// Devices lists the RDMA devices, also those that cannot be opened, in the
-// kernel's order. Without any it returns an error that wraps ErrNoDevices.
+// Devices lists the RDMA devices, also those that cannot be opened: in the
+// kernel's order, or by name where there is no RDMA netlink. Without any it
+// returns an error that wraps ErrNoDevices.
 func Devices() ([]DeviceInfo, error) { return discover(kernel.Host(), dialNetlink) }
 
 // netlink is what discovery asks of RDMA netlink.

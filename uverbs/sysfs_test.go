@@ -1,0 +1,132 @@
+package uverbs
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
+)
+
+func TestParseDev(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"231:192": 59328, "10:58": 2618, "231:256": 231<<8 | 1<<20, "4095:1048575": 0xfff<<8 | 0xff | 0xfff<<20,
+		"": 0, "231": 0, "231:": 0, ":1": 0, "231:1048576": 0, "4096:1": 0, "-1:1": 0, "0x10:1": 0, "1:2:3": 0, " 1:2": 0, "0:1": 0,
+	} {
+		got, err := parseDev([]byte(text))
+		if (err == nil) != (want != 0) || got != want {
+			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
+		}
+		if err == nil {
+			if major, minor := splitDevice(got); deviceNumber(major, minor) != got {
+				t.Errorf("%q: split into %d and %d", text, major, minor)
+			}
+		}
+	}
+}
+
+func TestParseGUID(t *testing.T) {
+	got, err := parseGUID([]byte("5054:00ff:fe12:3456"))
+	if err != nil || got != 0x505400fffe123456 || got.String() != "5054:00ff:fe12:3456" {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, text := range []string{"", "5054:00ff:fe12", "5054:00ff:fe12:3456:", "5054:0ff:fe12:3456", "5054:+0ff:fe12:3456", "5054:00ff:fe12:345g"} {
+		if got, err := parseGUID([]byte(text)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestParseNumber(t *testing.T) {
+	for text, want := range map[string]uint64{"0xffff": 0xffff, "65535": 65535, "0": 0, "0x8001": 0x8001} {
+		if got, err := parseNumber([]byte(text), 16); err != nil || got != want {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "0x", "0x10000", "65536", "-1", "+1", "1 ", "1_0", "0b1", "x"} {
+		if got, err := parseNumber([]byte(text), 16); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+}
+
+func TestSysfsDriver(t *testing.T) {
+	link := func(driver string) fs.FS {
+		return fstest.MapFS{
+			"class/infiniband/ibp1/node_type":     {Data: []byte("1: CA")},
+			"class/infiniband/ibp1/device/driver": {Data: []byte("../../../bus/pci/drivers/" + driver), Mode: fs.ModeSymlink},
+		}
+	}
+	for driver, want := range map[string]Driver{"mlx5_core": DriverMlx5, "bnxt_en": DriverBnxtRE, "hfi1": DriverHFI1, "other": DriverUnknown} {
+		if got := sysfsDriver(link(driver), "ibp1"); got != want {
+			t.Errorf("%s: %v, want %v", driver, got, want)
+		}
+	}
+	for name, want := range map[string]Driver{"rxe_eth0": DriverRXE, "siw0": DriverSIW, "roce0": DriverUnknown} {
+		if got := sysfsDriver(fstest.MapFS{}, name); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// FuzzSysfs lets every attribute of a device say the same odd thing, and every
+// parser read it. What is accepted must be fit for its use.
+func FuzzSysfs(f *testing.F) {
+	for _, s := range []string{"231:192", "5054:00ff:fe12:3456", "1: CA", "rxe0", "0xffff", "2", "", "..", "uverbs0\n"} {
+		f.Add([]byte(s), "rxe0")
+	}
+	f.Fuzz(func(t *testing.T, b []byte, name string) {
+		if s, err := parseName(b); err == nil && (s == "." || s == ".." || strings.ContainsAny(s, "/ \x00\n") || !fs.ValidPath(s)) {
+			t.Errorf("%q was taken for a name", s)
+		}
+		if n, err := parseNumber(b, 16); err == nil && n > 0xffff {
+			t.Errorf("%q was taken for the 16-bit number %d", b, n)
+		}
+		if dev, err := parseDev(b); err == nil {
+			major, minor := splitDevice(dev)
+			if major == 0 || major > 4095 || minor > 1<<20-1 || deviceNumber(major, minor) != dev {
+				t.Errorf("%q was taken for %d:%d", b, major, minor)
+			}
+		}
+		if g, err := parseGUID(b); err == nil && !strings.EqualFold(g.String(), string(b)) {
+			t.Errorf("%q was taken for the GUID %v", b, g)
+		}
+		files := fstest.MapFS{}
+		for _, file := range []string{"node_type", "node_guid", "sys_image_guid", "fw_ver", "parent", "ports/1/gid_attrs/ndevs/0", "ports/" + name + "/x"} {
+			files["class/infiniband/"+name+"/"+file] = &fstest.MapFile{Data: b}
+		}
+		for _, file := range []string{"ibdev", "dev", "abi_version"} {
+			files["class/infiniband_verbs/uverbs"+name+"/"+file] = &fstest.MapFile{Data: b}
+		}
+		list, err := sysfsDevices(files)
+		if err != nil {
+			return
+		}
+		for _, d := range list {
+			if !isName(d.Name) || d.UverbsName != "" && !isName(d.UverbsName) || d.Netdev != "" && !isName(d.Netdev) || d.Ports < 0 || d.Ports > 1 {
+				t.Errorf("%+v", d)
+			}
+		}
+	})
+}
+
+func TestPKeyOfFake(t *testing.T) {
+	d, err := on(fakekernel.New(fakekernel.Device{})).open("rxe0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if key, err := d.PKey(1, 0); err != nil || key != 0xffff {
+		t.Errorf("%#x, %v", key, err)
+	}
+	if _, err := d.PKey(1, 1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("index 1: %v", err)
+	}
+	for _, c := range [][2]int{{0, 0}, {2, 0}, {1, -1}, {1, 1 << 16}} {
+		if _, err := d.PKey(c[0], c[1]); !errors.Is(err, ErrInvalid) {
+			t.Errorf("port %d index %d: %v", c[0], c[1], err)
+		}
+	}
+}
