@@ -90,7 +90,7 @@ func parseDevinfo(args []string, stdout io.Writer) (o devinfoOptions, err error)
 	f.SetOutput(io.Discard)
 	f.BoolVar(&o.verbose, "v", false, "show all limits, GIDs and P_Keys")
 	f.BoolVar(&o.json, "json", false, "write JSON: everything, with keys that stay")
-	f.BoolVar(&o.list, "l", false, "list the names only, and open no device")
+	f.BoolVar(&o.list, "l", false, "list the names only, and ask the devices nothing")
 	f.StringVar(&o.device, "d", "", "show this `device` only")
 	switch err = f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

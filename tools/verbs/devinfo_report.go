@@ -10,29 +10,30 @@ import (
 
 // deviceReport is what devinfo says of a device. Its JSON keys stay: new ones
 // may come, none goes or changes its meaning. Sizes are in bytes. GUIDs and
-// GIDs are text. The keys of limits are those of ibv_devinfo -v.
+// GIDs are text. The keys of limits are those of ibv_devinfo -v; the values are
+// numbers, and sets of bits and max_mr_size, which pass 2^53, hexadecimal text.
 type deviceReport struct {
-	Name         string            `json:"name"`
-	Index        int               `json:"index"` // netlink's, -1 if unknown
-	Driver       string            `json:"driver"`
-	DriverID     uint32            `json:"driver_id"`
-	File         string            `json:"file"` // in /dev, "" if there is none
-	ABIVersion   int               `json:"abi_version"`
-	NodeType     string            `json:"node_type"`
-	Protocol     string            `json:"protocol,omitempty"`
-	Netdev       string            `json:"netdev,omitempty"`
-	Firmware     string            `json:"fw_ver"`
-	NodeGUID     string            `json:"node_guid"`
-	SysImageGUID string            `json:"sys_image_guid"`
-	PortCount    int               `json:"phys_port_cnt"`
-	VendorID     *uint32           `json:"vendor_id,omitempty"`
-	VendorPartID *uint32           `json:"vendor_part_id,omitempty"`
-	HWVersion    *uint32           `json:"hw_ver,omitempty"`
-	Vectors      *int              `json:"num_comp_vectors,omitempty"`
-	Capabilities []string          `json:"capabilities,omitempty"`
-	Atomic       string            `json:"atomic_cap,omitempty"`
-	Limits       map[string]uint64 `json:"limits,omitempty"`
-	Ports        []portReport      `json:"ports,omitempty"`
+	Name         string         `json:"name"`
+	Index        int            `json:"index"` // netlink's, -1 if unknown
+	Driver       string         `json:"driver"`
+	DriverID     uint32         `json:"driver_id"`
+	File         string         `json:"file"` // in /dev, "" if there is none
+	ABIVersion   int            `json:"abi_version"`
+	NodeType     string         `json:"node_type"`
+	Protocol     string         `json:"protocol,omitempty"`
+	Netdev       string         `json:"netdev,omitempty"`
+	Firmware     string         `json:"fw_ver"`
+	NodeGUID     string         `json:"node_guid"`
+	SysImageGUID string         `json:"sys_image_guid"`
+	PortCount    int            `json:"phys_port_cnt"`
+	VendorID     *uint32        `json:"vendor_id,omitempty"`
+	VendorPartID *uint32        `json:"vendor_part_id,omitempty"`
+	HWVersion    *uint32        `json:"hw_ver,omitempty"`
+	Vectors      *int           `json:"num_comp_vectors,omitempty"`
+	Capabilities []string       `json:"capabilities,omitempty"`
+	Atomic       string         `json:"atomic_cap,omitempty"`
+	Limits       map[string]any `json:"limits,omitempty"`
+	Ports        []portReport   `json:"ports,omitempty"`
 	// Error says why the device could not be asked. Then vendor_id and all
 	// that follows are missing.
 	Error string `json:"error,omitempty"`
@@ -80,6 +81,14 @@ type limit struct {
 	name   string
 	value  uint64
 	format string
+}
+
+// json is the value as JSON has it.
+func (l limit) json() any {
+	if l.format == "%d" {
+		return l.value
+	}
+	return fmt.Sprintf(l.format, l.value)
 }
 
 // answers are what an open device said.
@@ -155,9 +164,9 @@ func (r *deviceReport) fill(a *answers) {
 	r.VendorID, r.VendorPartID, r.HWVersion = &at.VendorID, &at.VendorPartID, &at.HWVersion
 	r.Capabilities = words(at.Caps.String())
 	r.limits = deviceLimits(at)
-	r.Limits = make(map[string]uint64, len(r.limits))
+	r.Limits = make(map[string]any, len(r.limits))
 	for _, l := range r.limits {
-		r.Limits[l.name] = l.value
+		r.Limits[l.name] = l.json()
 	}
 	for _, p := range a.ports {
 		r.Ports = append(r.Ports, newPortReport(p, a, r.Netdev))
