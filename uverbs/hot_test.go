@@ -1,0 +1,92 @@
+package uverbs
+
+import (
+	"testing"
+)
+
+// Posting and polling allocate nothing.
+func TestHotPathAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("declared skip: the race detector itself allocates")
+	}
+	r := newRig(t, true)
+	sq, rq := r.a.SendQueue(), r.b.RecvQueue()
+	wcs := make([]WC, 16)
+	spans := []Span{r.mr.Span(0, 8), r.mr.Span(8, 8)}
+	data := []byte("inline")
+	// What the fake kernel allocates in a doorbell is not ours, so staging
+	// and polling are measured around it.
+	for name, stage := range map[string]func(){
+		"send":        func() { sq.Send(1, r.mr.Span(0, 8), Unsignaled, Fence) },
+		"send spans":  func() { sq.SendV(1, spans, Unsignaled) },
+		"send inline": func() { sq.SendInline(1, data, Unsignaled) },
+		"write":       func() { sq.Write(1, r.peer.Regions[0].At(8), r.mr.Span(0, 8), Unsignaled) },
+		"read":        func() { sq.Read(1, r.mr.Span(0, 8), r.peer.Regions[0].At(8), Unsignaled) },
+		"receive":     func() { rq.RecvV(1, spans) },
+	} {
+		if n := testing.AllocsPerRun(100, func() {
+			stage()
+			sq.takeBack(sq.requests.Staged())
+			rq.ring.Rollback(rq.requests.Staged())
+			rq.requests.Rollback(rq.requests.Staged())
+		}); n != 0 {
+			t.Errorf("%s allocates %v times", name, n)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if n, err := r.sendQ.Poll(wcs); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}); n != 0 {
+		t.Errorf("an empty poll allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if err := sq.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("an empty flush allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(10, func() {
+		rq.Recv(1, r.mr.Span(0, 8))
+		if err := rq.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("a receive allocates %v times", n)
+	}
+	// The whole of Flush, with a doorbell that the kernel refuses before it
+	// does anything.
+	for _, errno := range []uint32{bellWrite, bellIoctl} {
+		r.dev.bell.Store(errno)
+		b := &r.a.sq.bell
+		if n := testing.AllocsPerRun(100, func() {
+			b.ioctl.rearm()
+		}); n != 0 {
+			t.Errorf("preparing a doorbell allocates %v times", n)
+		}
+	}
+}
+
+// BenchmarkPost measures staging and publishing one write, without its
+// doorbell, which is a system call.
+func BenchmarkPost(b *testing.B) {
+	r := newRig(b, false)
+	sq := r.a.SendQueue()
+	b.ReportAllocs()
+	for b.Loop() {
+		sq.Write(1, r.peer.Regions[0].At(8), r.mr.Span(0, 8), Unsignaled)
+		sq.ring.Publish()
+		sq.takeBack(1)
+	}
+}
+
+// BenchmarkEmptyPoll measures a poll that finds nothing.
+func BenchmarkEmptyPoll(b *testing.B) {
+	r := newRig(b, false)
+	wcs := make([]WC, 16)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.sendQ.Poll(wcs)
+	}
+}
