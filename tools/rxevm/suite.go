@@ -90,7 +90,7 @@ func (s *suite) summary() int {
 }
 
 // suiteParts are the parts of the suite in the order in which they run.
-var suiteParts = []string{"host", "6.1", "6.12", "5.10", "arm64"}
+var suiteParts = []string{"host", "planted", "6.1", "6.12", "5.10", "arm64"}
 
 // cmdTest is rxevm test.
 func cmdTest(ctx context.Context, args []string) (int, error) {
@@ -122,10 +122,11 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 	defer cancel()
 	s := &suite{host: h, root: root, out: os.Stdout}
 	run := map[string]func(context.Context){
-		"host": s.hostPart,
-		"6.1":  func(ctx context.Context) { s.guestPart(ctx, "6.1") },
-		"6.12": func(ctx context.Context) { s.guestPart(ctx, "6.12") },
-		"5.10": func(ctx context.Context) { s.smokePart(ctx, "5.10", "amd64") },
+		"host":    s.hostPart,
+		"planted": s.plantedPart,
+		"6.1":     func(ctx context.Context) { s.guestPart(ctx, "6.1") },
+		"6.12":    func(ctx context.Context) { s.guestPart(ctx, "6.12") },
+		"5.10":    func(ctx context.Context) { s.smokePart(ctx, "5.10", "amd64") },
 		"arm64": func(ctx context.Context) {
 			s.smokePart(ctx, "6.12", "arm64")
 		},

@@ -20,6 +20,9 @@ type guestTest struct {
 	run testRun
 }
 
+// bootPatience is how long a guest may take to come up, on a busy machine and with packages to fetch.
+const bootPatience = 10 * time.Minute
+
 // guestMarker is what makes a package one for the guest: a test of its own that only proves something on a real kernel.
 var guestMarker = regexp.MustCompile(`func TestGuest|needs kernel >=|GOVERBS_GUEST`)
 
@@ -77,7 +80,7 @@ func (s *suite) smokePart(ctx context.Context, kernel, arch string) {
 func (s *suite) inGuest(ctx context.Context, where string, c guestConfig, use func(*vm)) {
 	var v *vm
 	if !s.step(where, "boot", func() (detail string, err error) {
-		limit, cancel := withDeadline(ctx, 5*time.Minute)
+		limit, cancel := withDeadline(ctx, bootPatience)
 		defer cancel()
 		if v, err = s.host.boot(limit, c); err == nil {
 			detail = v.release + ", " + v.accel()
