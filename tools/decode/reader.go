@@ -1,0 +1,87 @@
+package decode
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+const (
+	// longest is how much of a line is looked at in one piece. Longer
+	// lines come in pieces, cut at a blank, that the rest of the package
+	// treats like a line that a mail program has wrapped.
+	longest = 32 << 10
+	// bufSize is how much is read at once.
+	bufSize = 256 << 10
+)
+
+// lines splits a stream into lines in bounded memory.
+type lines struct {
+	r          io.Reader
+	buf        []byte
+	start, end int
+	eof        bool
+	err        error
+	number     int  // of the line that next returned last, from 1
+	cut        bool // the piece that next returned last was not the end of its line
+}
+
+func newLines(r io.Reader) *lines {
+	return &lines{r: r, buf: make([]byte, bufSize)}
+}
+
+// next returns the next line, or piece of one, without its newline. The bytes
+// are good until the next call. ok is false at the end.
+func (l *lines) next() (line []byte, ok bool) {
+	if !l.cut {
+		l.number++
+	}
+	for {
+		b := l.buf[l.start:l.end]
+		if i := bytes.IndexByte(b[:min(len(b), longest)], '\n'); i >= 0 {
+			l.start += i + 1
+			l.cut = false
+			return b[:i], true
+		}
+		if len(b) >= longest {
+			n := longest
+			if i := bytes.LastIndexByte(b[:longest], ' '); i >= longest/2 {
+				n = i + 1
+			}
+			l.start += n
+			l.cut = true
+			return b[:n], true
+		}
+		if l.eof {
+			l.start = l.end
+			l.cut = false
+			return b, len(b) > 0
+		}
+		l.fill()
+	}
+}
+
+// fill reads more behind what is there.
+func (l *lines) fill() {
+	if len(l.buf)-l.end < longest {
+		copy(l.buf, l.buf[l.start:l.end])
+		l.end -= l.start
+		l.start = 0
+	}
+	const retries = 100 // as bufio: a reader that returns nothing for ever is broken
+	for range retries {
+		n, err := l.r.Read(l.buf[l.end:])
+		l.end += n
+		if err != nil {
+			l.eof = true
+			if !errors.Is(err, io.EOF) {
+				l.err = err
+			}
+			return
+		}
+		if n > 0 {
+			return
+		}
+	}
+	l.eof, l.err = true, io.ErrNoProgress
+}

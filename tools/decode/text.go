@@ -1,0 +1,195 @@
+package decode
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Text writes findings for people: each with what it means and what to look at,
+// flushes in one line each, long rows of them counted.
+type Text struct {
+	w     io.Writer
+	err   error
+	name  string // of the file, where there are several
+	width int
+
+	first, flushes, further int
+	told                    map[string]bool // errors that were explained in full
+	run                     flushRun
+}
+
+// flushRun counts flushes that follow one error without anything between.
+type flushRun struct {
+	of    int
+	lines [2]int
+	n     int
+}
+
+// NewText makes a writer of reports that are width columns wide, 0 for the
+// usual width.
+func NewText(w io.Writer, width int) *Text {
+	if width == 0 {
+		width = 80
+	}
+	return &Text{w: w, width: width, told: make(map[string]bool)}
+}
+
+// File begins the findings of another file.
+func (t *Text) File(name string) {
+	t.flushRun()
+	t.name = name
+}
+
+func (t *Text) printf(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format, args...)
+	}
+}
+
+func (t *Text) place(where string) string {
+	if t.name == "" {
+		return where
+	}
+	return t.name + ", " + where
+}
+
+// Finding writes one finding.
+func (t *Text) Finding(f *Finding) error {
+	const shown = 3 // flushes of one error that get a line of their own
+	if f.IsFlush() && f.FlushOf != 0 {
+		t.flushes++
+		if t.run.n == 0 || t.run.of != f.FlushOf {
+			t.flushRun()
+			t.run = flushRun{of: f.FlushOf, lines: [2]int{f.Line, f.Line}}
+		}
+		t.run.n++
+		t.run.lines[1] = f.LastLine
+		if t.run.n <= shown {
+			t.printf("  %s: flushed%s, consequence of line %d%s\n", t.place(where1(f)), t.what(f), f.FlushOf, probably(f))
+			t.run.lines[0] = f.LastLine + 1
+		}
+		return t.err
+	}
+	t.flushRun()
+	switch {
+	case f.IsFlush():
+		t.flushes++
+	case f.Consequence:
+		t.further++
+	default:
+		t.first++
+	}
+	t.full(Explain(f))
+	return t.err
+}
+
+func probably(f *Finding) string {
+	if f.SameQP {
+		return " (same QP)"
+	}
+	return " (probably)"
+}
+
+func (t *Text) what(f *Finding) (s string) {
+	if f.SendOpcode.OK && f.Side.OK && f.SendOpcode.V.Known() {
+		s = " " + f.SendOpcode.V.String()
+	}
+	if f.WQECounter.OK {
+		s += fmt.Sprintf(" request %d", f.WQECounter.V)
+	}
+	if f.QPN.OK {
+		s += fmt.Sprintf(" of QP %#x", f.QPN.V)
+	}
+	if v, ok := mlx5Vendor(f); ok {
+		s += fmt.Sprintf(", vendor code 0x%02x", uint8(v))
+	}
+	return s
+}
+
+// flushRun ends a row of flushes.
+func (t *Text) flushRun() {
+	const shown = 3
+	if n := t.run.n - shown; n > 0 {
+		t.printf("  ... and %s more up to line %d\n", plural(n, "flush"+es(n)), t.run.lines[1])
+	}
+	t.run = flushRun{}
+}
+
+// es makes plural's "s" the right one.
+func es(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return "e"
+}
+
+// full writes an explanation. What an error means is said once.
+func (t *Text) full(e Explanation) {
+	t.printf("\n%s: %s\n", t.place(e.Where), e.Title)
+	if e.Role != "" {
+		t.para("  ", e.Role)
+	}
+	for _, f := range e.Facts {
+		t.fact(f)
+	}
+	for _, n := range e.Notes {
+		t.para("  note: ", n)
+	}
+	if key := e.Means + strings.Join(e.Look, ""); t.told[key] {
+		t.printf("  What it means and what to look at: as above.\n")
+		return
+	} else if e.Means != "" {
+		t.told[key] = true
+	}
+	t.para("  What it usually means: ", e.Means)
+	if len(e.Look) > 0 {
+		t.printf("  Look at first:\n")
+	}
+	for i, l := range e.Look {
+		t.para(fmt.Sprintf("    %d. ", i+1), l)
+	}
+}
+
+func (t *Text) fact(f Fact) {
+	const column = 13
+	t.para(fmt.Sprintf("  %-*s", column, f.Name), f.Value)
+}
+
+// para writes a paragraph, wrapped, with a hanging indent.
+func (t *Text) para(lead, text string) {
+	indent := len(lead)
+	if indent > 16 {
+		indent = 4
+	}
+	line := lead
+	fresh := true
+	for _, w := range strings.Fields(text) {
+		if !fresh && len(line)+1+len(w) > t.width {
+			t.printf("%s\n", strings.TrimRight(line, " "))
+			line, fresh = strings.Repeat(" ", indent), true
+		}
+		if !fresh {
+			line += " "
+		}
+		line += w
+		fresh = false
+	}
+	t.printf("%s\n", strings.TrimRight(line, " "))
+}
+
+// Note writes a note.
+func (t *Text) Note(n Note) {
+	t.flushRun()
+	t.para("\n"+t.place(fmt.Sprintf("line %d", n.Line))+": ", n.Text)
+}
+
+// Close ends the report with a count and returns the first error of writing.
+func (t *Text) Close() error {
+	t.flushRun()
+	if n := t.first + t.flushes + t.further; n > 0 {
+		t.printf("\n%s: %d first, %d further on a QP that had failed, %s.\n",
+			plural(n, "failed completion"), t.first, t.further, plural(t.flushes, "flush"+es(t.flushes)))
+	}
+	return t.err
+}
