@@ -33,7 +33,7 @@ type Explanation struct {
 
 // Explain puts a finding into words.
 func Explain(f *Finding) Explanation {
-	e := Explanation{Title: title(f), Where: where1(f), Role: role(f), Notes: f.Notes}
+	e := Explanation{Title: title(f), Where: where(f), Role: role(f), Notes: f.Notes}
 	e.facts(f)
 	if f.Signature != nil {
 		e.Means = "The protection information of data (T10-DIF) did not check when it passed the adapter: the data, or its tags, were damaged or belong to another block."
@@ -64,12 +64,14 @@ func title(f *Finding) string {
 	case f.Signature != nil:
 		return "data protection (signature) error"
 	case f.Status.OK:
-		return fmt.Sprintf("%s (status %d)", f.Status.V, uint32(f.Status.V))
+		return f.Status.V.String() + statusNumber(f.Status.V)
 	}
 	return "failed completion, vendor code " + both(uint64(f.Vendor.V))
 }
 
-func where1(f *Finding) string {
+func statusNumber(s cq.Status) string { return fmt.Sprintf(" (status %d)", uint32(s)) }
+
+func where(f *Finding) string {
 	if f.LastLine > f.Line {
 		return fmt.Sprintf("lines %d-%d", f.Line, f.LastLine)
 	}
@@ -89,7 +91,7 @@ func role(f *Finding) string {
 		return fmt.Sprintf("A flush: probably a consequence of the error in line %d.", f.FlushOf)
 	case f.Consequence:
 		return fmt.Sprintf("A further error of a QP that had failed in line %d.", f.FlushOf)
-	case f.QPN.OK:
+	case f.knownQP():
 		return fmt.Sprintf("First error on QP %#x in this text.", f.QPN.V)
 	}
 	return "First error of its kind here: flushes that follow are its consequence."
@@ -110,7 +112,7 @@ func (e *Explanation) add(name, format string, args ...any) {
 func (e *Explanation) facts(f *Finding) {
 	e.side(f)
 	if f.Status.OK {
-		e.add("status", "%d, %s", uint32(f.Status.V), f.Status.V)
+		e.add("status", "%d, %s", uint32(f.Status.V), f.Status.V.String())
 	}
 	if f.Syndrome.OK {
 		e.add("syndrome", "%s, %s", both(uint64(f.Syndrome.V)), known(f.Syndrome.V))
@@ -122,7 +124,7 @@ func (e *Explanation) facts(f *Finding) {
 	if f.SendOpcode.OK && f.Side != some(cq.RecvSide) {
 		e.add("send opcode", "0x%02x, %s", uint8(f.SendOpcode.V), opcodeName(f.SendOpcode.V))
 	}
-	if f.QPN.OK {
+	if f.knownQP() {
 		e.add("QP", "%#x (%d)", f.QPN.V, f.QPN.V)
 	}
 	if f.WQECounter.OK {
@@ -130,8 +132,12 @@ func (e *Explanation) facts(f *Finding) {
 	} else if f.RingIndex.OK {
 		e.add("WQE index", "%d in its ring", f.RingIndex.V)
 	}
-	if f.UserIndex.OK {
-		e.add("user index", "%#x (of the QP or shared receive queue, as the library numbered it)", f.UserIndex.V)
+	switch {
+	case !f.UserIndex.OK:
+	case f.UserIndex.V == 0:
+		e.add("user index", "0")
+	default:
+		e.add("user index", "%#x, the library's number of the QP or shared receive queue", f.UserIndex.V)
 	}
 	if f.CQN.OK {
 		e.add("CQ", "%#x%s", f.CQN.V, f.counter())

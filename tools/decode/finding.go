@@ -126,6 +126,9 @@ func (f *Finding) rawReceive() bool {
 	return f.CQE.OK && f.Side == some(cq.RecvSide) && f.QPN == some(uint32(0))
 }
 
+// knownQP says that the finding names its QP.
+func (f *Finding) knownQP() bool { return f.QPN.OK && !f.rawReceive() }
+
 // sameOperation says whether two opcodes may be of one request: programs print
 // the same name for the variants of an operation.
 func sameOperation(a, b Opt[mlx5.SendOpcode]) bool {

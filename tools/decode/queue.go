@@ -110,7 +110,7 @@ func (h *history) place(f *Finding) {
 		h.lines = make(map[uint32]int)
 	}
 	line, known := 0, false
-	if f.QPN.OK {
+	if f.knownQP() {
 		line, known = h.lines[f.QPN.V]
 	}
 	if f.IsFlush() {
@@ -126,7 +126,7 @@ func (h *history) place(f *Finding) {
 		return
 	}
 	h.last = f.Line
-	if f.QPN.OK {
+	if f.knownQP() {
 		if len(h.lines) == mostQPs {
 			for qpn := range h.lines {
 				delete(h.lines, qpn)

@@ -99,14 +99,14 @@ func (c context) tell(out *lineText, at span, key string, t []token, f *Finding)
 		out.headers = append(out.headers, header{at.line, key, false, 0})
 	}
 	switch {
-	case c.command:
+	case c.command && c.syndrome:
 		out.notes = append(out.notes, Note{Line: at.line, Refused: true,
 			Text: "a firmware command failed; its 32-bit syndrome is none of a completion and is refused here"})
 	case c.mthca:
 		out.notes = append(out.notes, Note{Line: at.line, Refused: true,
 			Text: "a completion error of an mthca device (InfiniHost): not mlx5, refused"})
 	case c.elided && (f == nil || !f.decoded()):
-		out.notes = append(out.notes, Note{Line: at.line, Text: "an error CQE is announced" + where(t) +
+		out.notes = append(out.notes, Note{Line: at.line, Text: "an error CQE is announced" + leftover(t) +
 			", but neither its reason nor a dump is in the text: the line was cut"})
 	}
 }
@@ -119,6 +119,7 @@ type context struct {
 	wqe        bool // it goes on about a failed work request, as UCX does
 	code       bool // it is source code
 	command    bool // a firmware command
+	syndrome   bool // the word
 	mthca      bool
 	announces  bool // a dump of an error CQE follows
 	elided     bool // the line is the head of an error CQE of mlx5e
@@ -142,7 +143,8 @@ func readContext(t []token) (c context) {
 			c.completion, c.cqe = true, true
 			if prev := word(t, i-1); prev == "error" && (word(t, i-2) == "dump" || next == "on" || next == ":") || prev == "dump" {
 				c.announces = true
-				c.elided = next == "on"
+				// mlx5_ib ends the line there and goes on in the next.
+				c.elided = next == "on" && t[len(t)-1].text != ":"
 			}
 			if next == "contents" {
 				c.announces = true
@@ -157,6 +159,8 @@ func readContext(t []token) (c context) {
 			if w == "error" && next == ":" && word(t, i-1) == "with" && word(t, i-2) == "completion" && word(t, i-3) == "got" {
 				c.announces = true
 			}
+		case "syndrome":
+			c.syndrome = true
 		case "dump_cqe", "cqe_dump":
 			c.completion, c.cqe = true, true
 		case "case", "return", "define", "enum", "const", "static", "if", "switch":
@@ -196,8 +200,8 @@ func workLength(t []token) int64 {
 	return 64
 }
 
-// where repeats what a cut line still says.
-func where(t []token) (s string) {
+// leftover repeats what a cut line still says.
+func leftover(t []token) (s string) {
 	for _, h := range readHits(t) {
 		switch h.kind {
 		case hitCQN:
@@ -242,7 +246,11 @@ func makeFinding(hits []hit, c context) *Finding {
 	var number, named, sure, weak, hexStatus bool
 	qpOnly := true
 	for _, h := range hits {
-		qpOnly = qpOnly && (h.kind == hitQPN || h.kind == hitSide || h.kind == hitIndex || h.kind == hitSendOp)
+		switch h.kind {
+		case hitQPN, hitSide, hitIndex, hitSendOp, hitCQN, hitCI:
+		default:
+			qpOnly = false
+		}
 		switch h.kind {
 		case hitStatus:
 			if h.value == 0 || h.value > 23 && !h.hex {
@@ -283,7 +291,7 @@ func makeFinding(hits []hit, c context) *Finding {
 	case number && c.completion && (c.failing || c.cqe || named):
 	case named && (c.completion || c.failing || f.QPN.OK):
 	case weak && c.completion && c.failing:
-	case qpOnly && (c.wqe || c.cqe && c.failing) && (f.QPN.OK || f.Side.OK):
+	case qpOnly && (c.wqe || c.cqe && c.failing) && (f.QPN.OK || f.Side.OK || f.RingIndex.OK):
 		f.Status = Opt[cq.Status]{}
 	default:
 		return nil

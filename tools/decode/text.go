@@ -66,7 +66,7 @@ func (t *Text) Finding(f *Finding) error {
 		t.run.n++
 		t.run.lines[1] = f.LastLine
 		if t.run.n <= shown {
-			t.printf("  %s: flushed%s, consequence of line %d%s\n", t.place(where1(f)), t.what(f), f.FlushOf, probably(f))
+			t.printf("  %s: flushed%s, consequence of line %d%s\n", t.place(where(f)), t.what(f), f.FlushOf, probably(f))
 			t.run.lines[0] = f.LastLine + 1
 		}
 		return t.err
@@ -181,7 +181,8 @@ func (t *Text) para(lead, text string) {
 // Note writes a note.
 func (t *Text) Note(n Note) {
 	t.flushRun()
-	t.para("\n"+t.place(fmt.Sprintf("line %d", n.Line))+": ", n.Text)
+	t.printf("\n")
+	t.para(t.place(fmt.Sprintf("line %d", n.Line))+": ", n.Text)
 }
 
 // Close ends the report with a count and returns the first error of writing.
