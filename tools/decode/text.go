@@ -16,8 +16,13 @@ type Text struct {
 
 	first, flushes, further int
 	told                    map[string]bool // errors that were explained in full
+	notes                   map[string]int  // how often a note was due
 	run                     flushRun
 }
+
+// shown is how many of many like ones get a line of their own: flushes of one
+// error, notes of one text.
+const shown = 3
 
 // flushRun counts flushes that follow one error without anything between.
 type flushRun struct {
@@ -32,7 +37,7 @@ func NewText(w io.Writer, width int) *Text {
 	if width == 0 {
 		width = 80
 	}
-	return &Text{w: w, width: width, told: make(map[string]bool)}
+	return &Text{w: w, width: width, told: make(map[string]bool), notes: make(map[string]int)}
 }
 
 // File begins the findings of another file.
@@ -56,7 +61,6 @@ func (t *Text) place(where string) string {
 
 // Finding writes one finding.
 func (t *Text) Finding(f *Finding) error {
-	const shown = 3 // flushes of one error that get a line of their own
 	if f.IsFlush() && f.FlushOf != 0 {
 		t.flushes++
 		if t.run.n == 0 || t.run.of != f.FlushOf {
@@ -109,7 +113,6 @@ func (t *Text) what(f *Finding) (s string) {
 
 // flushRun ends a row of flushes.
 func (t *Text) flushRun() {
-	const shown = 3
 	if n := t.run.n - shown; n > 0 {
 		t.printf("  ... and %s more up to line %d\n", plural(n, "flush"+es(n)), t.run.lines[1])
 	}
@@ -178,16 +181,36 @@ func (t *Text) para(lead, text string) {
 	t.printf("%s\n", strings.TrimRight(line, " "))
 }
 
-// Note writes a note.
+// Note writes a note. Of one that repeats, the first few are shown and the rest
+// counted.
 func (t *Text) Note(n Note) {
+	const kinds = 64
+	if _, ok := t.notes[n.Text]; !ok && len(t.notes) == kinds {
+		n.Text = "further notes are left out"
+	}
+	if t.notes[n.Text]++; t.notes[n.Text] > shown {
+		return
+	}
 	t.flushRun()
 	t.printf("\n")
 	t.para(t.place(fmt.Sprintf("line %d", n.Line))+": ", n.Text)
 }
 
+// repeatedNotes counts the notes that were not shown.
+func (t *Text) repeatedNotes() {
+	more := 0
+	for _, n := range t.notes {
+		more += max(0, n-shown)
+	}
+	if more > 0 {
+		t.printf("\n%s more like those above.\n", plural(more, "note"))
+	}
+}
+
 // Close ends the report with a count and returns the first error of writing.
 func (t *Text) Close() error {
 	t.flushRun()
+	t.repeatedNotes()
 	if n := t.first + t.flushes + t.further; n > 0 {
 		t.printf("\n%s: %d first, %d further on a QP that had failed, %s.\n",
 			plural(n, "failed completion"), t.first, t.further, plural(t.flushes, "flush"+es(t.flushes)))

@@ -1,5 +1,6 @@
 // Verbs asks and exercises RDMA devices, without libibverbs.
 //
+//	verbs decode [-json] [FILE...]  explain failed completions in logs
 //	verbs devinfo [flags]           show the devices and what they can do
 //	verbs pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
 package main
@@ -23,6 +24,7 @@ type command struct {
 }
 
 var commands = []command{
+	{"decode", "[-json] [FILE...]", "explain failed completions in logs and dumps", cmdDecode},
 	{"devinfo", "[flags]", "show the devices and what they can do", cmdDevinfo},
 	{"pingpong", "[flags] [HOST]", "play ping-pong, also with ibv_rc_pingpong", cmdPingpong},
 }
