@@ -40,7 +40,7 @@ func moduleRoot(ctx context.Context) (string, error) {
 
 // goBuild builds a package of the module as a static program for a guest and returns the file's content.
 func (h *host) goBuild(ctx context.Context, root, pkg, arch string) ([]byte, error) {
-	dir, err := os.MkdirTemp(h.cache, "build-")
+	dir, err := h.scratch()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,7 +47,29 @@ func newHost(install bool) (*host, error) {
 	if err != nil {
 		return nil, exitError{exitMissing, fmt.Errorf("cache: %w; set GOVERBS_CACHE to a folder that can be written", err)}
 	}
-	return &host{cache: dir, install: install, say: os.Stderr}, nil
+	h := &host{cache: dir, install: install, say: os.Stderr}
+	return h, h.sweep()
+}
+
+// scratch makes a folder in the cache for one run; its maker removes it.
+func (h *host) scratch() (string, error) { return os.MkdirTemp(h.cache, "build-") }
+
+// sweep removes scratch folders that killed runs left behind. No run takes a day.
+func (h *host) sweep() error {
+	old, err := filepath.Glob(h.path("build-*"))
+	if err != nil {
+		return err
+	}
+	for _, d := range old {
+		st, err := os.Stat(d)
+		if err == nil && time.Since(st.ModTime()) > 24*time.Hour {
+			err = os.RemoveAll(d)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("cache: %w", err)
+		}
+	}
+	return nil
 }
 
 // path joins a name to the cache folder.

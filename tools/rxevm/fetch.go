@@ -297,10 +297,10 @@ func unpackAll(ctx context.Context, dir string, debs []string) error {
 	return nil
 }
 
-// runChild runs a command whose process dies with ours.
+// runChild runs a command made with a context. It dies with this process; when the context ends it and its children are asked to stop, so that they remove their own temporary files.
 func runChild(cmd *exec.Cmd) error {
-	return onLockedThread(func() error {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		return cmd.Run()
-	})
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = 5 * time.Second
+	return onLockedThread(cmd.Run)
 }

@@ -29,7 +29,7 @@ var guestMarker = regexp.MustCompile(`func TestGuest|needs kernel >=|GOVERBS_GUE
 // guestPart boots one kernel once and runs in it the packages' tests, the tools, and the games with rdma-core.
 func (s *suite) guestPart(ctx context.Context, kernel string) {
 	where := "guest " + kernel
-	bins, err := os.MkdirTemp(s.host.cache, "build-")
+	bins, err := s.host.scratch()
 	if err != nil {
 		s.step(where, "build", func() (string, error) { return "", err })
 		return

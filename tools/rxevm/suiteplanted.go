@@ -16,7 +16,7 @@ import (
 // plantedPart makes a guest fail in every way that must be noticed. Without it a run in which nothing failed would prove little.
 func (s *suite) plantedPart(ctx context.Context) {
 	const where = "guest 6.1, planted"
-	bins, err := os.MkdirTemp(s.host.cache, "build-")
+	bins, err := s.host.scratch()
 	if err == nil {
 		defer os.RemoveAll(bins)
 		err = os.Mkdir(filepath.Join(bins, "out"), 0o755)

@@ -61,6 +61,9 @@ type hostJob struct {
 	exit           chan exitReport
 }
 
+// killPatience is how long a killed job may take to go.
+const killPatience = 5 * time.Second
+
 // errDeadline is the cause of contexts whose time is over.
 var errDeadline = errors.New("deadline")
 
@@ -364,13 +367,22 @@ func (s started) kill() {
 	_ = s.v.out.write(frameKill, s.id, nil) // A guest that is gone has no processes.
 }
 
-// run runs one job to its end.
+// run runs one job to its end. When the context ends first, the job is killed, so that the guest is free for the next one.
 func (v *vm) run(ctx context.Context, j job, x jobIO) (int, error) {
 	s, err := v.start(j, x)
 	if err != nil {
 		return 0, err
 	}
-	return s.wait(ctx)
+	code, err := s.wait(ctx)
+	if ctx.Err() != nil {
+		s.kill()
+		select { // Nothing writes to x any more after this, unless the guest is stuck.
+		case <-s.j.exit:
+		case <-v.lost:
+		case <-time.After(killPatience):
+		}
+	}
+	return code, err
 }
 
 // readFile returns the content of a file of the guest.
