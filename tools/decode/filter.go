@@ -8,7 +8,8 @@ import "sync"
 // holds the two against each other.
 
 // patterns are what a line must contain to be looked at. '#' stands for a
-// decimal digit, '%' for a hexadecimal one, '_' for what may separate words, '!'
+// decimal digit, '%' for a hexadecimal one, '_' for what may separate words, '~'
+// for what may separate bytes, '!'
 // for the first byte of sequences that clean takes out of the middle of words.
 // Letters match in both cases.
 var patterns = []string{
@@ -20,8 +21,8 @@ var patterns = []string{
 	"retry_count", "retry_exc", "ready_retry", "rnr_retry", "rdd_violation", "response_timeout",
 	"general_error", "invalid_ee", "operation_aborted", "aborted_error", "fatal_err",
 	"qp_#", "qp_0x",
-	"%%_%%_%%_%%", "%%%%%%%%_%%%%%%%%", "%%%%_%%%%_%%%%",
-	"0x%%_0x%%", "0x%%,_0x%%", "0x%%%%%%%%_", "0x%%%%%%%%,",
+	"%%~%%~%%~%%", "%%%%%%%%~%%%%%%%%", "%%%%~%%%%~%%%%",
+	"0x%%~0x%%", "0x%%%%%%%%~",
 	"%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%",
 	"!",
 }
@@ -82,6 +83,8 @@ func matches(p byte, class uint8) bool {
 		return class == classDigit || class == classZero || class >= classLetter && letter < 6
 	case '_':
 		return class == classSpace || class == classUnderscore || class == classPunct || class == classColon || class == classComma
+	case '~':
+		return class == classSpace || class == classComma
 	case '0':
 		return class == classZero
 	case '!':
@@ -137,7 +140,7 @@ func buildFilter() *automaton {
 					p := place{order[i][j], order[i][j+1]}
 					step(p)
 					// A separator may be wider than one byte.
-					if patterns[p.pattern][p.pos-1] == '_' && matches('_', class) {
+					if sep := patterns[p.pattern][p.pos-1]; (sep == '_' || sep == '~') && matches(sep, class) {
 						to = append(to, p.pattern, p.pos)
 					}
 				}
