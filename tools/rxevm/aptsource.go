@@ -15,7 +15,8 @@ type aptSource struct {
 	signedBy   string // a keyring, or "" when the configuration names none
 }
 
-// readAptSources reads all enabled binary sources below an apt configuration folder, normally /etc/apt. What cannot be read is left out: apt itself reports it better.
+// readAptSources reads all enabled binary sources below an apt configuration folder, normally
+// /etc/apt. What cannot be read is left out: apt itself reports it better.
 func readAptSources(etc string) []aptSource {
 	files := []string{filepath.Join(etc, "sources.list")}
 	for _, pattern := range []string{"*.list", "*.sources"} {
@@ -70,7 +71,8 @@ func parseOneLine(text string) []aptSource {
 	return all
 }
 
-// parseDeb822 parses the .sources format: stanzas of fields, where URIs and Suites may be lists and a line that starts with a blank continues the field.
+// parseDeb822 parses the .sources format: stanzas of fields, where URIs and Suites may be lists and
+// a line that starts with a blank continues the field.
 func parseDeb822(text string) []aptSource {
 	var all []aptSource
 	fields := map[string]string{}
@@ -108,10 +110,12 @@ func parseDeb822(text string) []aptSource {
 	return all
 }
 
-// debianReleases are the releases whose kernels rxevm knows, and the names that a configuration may use for them or for a later one.
+// debianReleases are the releases whose kernels rxevm knows, and the names that a configuration may
+// use for them or for a later one.
 var debianReleases = []string{"bullseye", "bookworm", "trixie", "forky", "sid", "oldoldstable", "oldstable", "stable", "testing", "unstable"}
 
-// debianMirrors picks the addresses of Debian's main and security archives out of the machine's sources; "" where there is none.
+// debianMirrors picks the addresses of Debian's main and security archives out of the machine's
+// sources; "" where there is none.
 func debianMirrors(sources []aptSource) (mainURI, securityURI string) {
 	for _, s := range sources {
 		if !slices.Contains(s.components, "main") {

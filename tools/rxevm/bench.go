@@ -94,7 +94,8 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	return 0, v.close(ctx)
 }
 
-// bench makes one comparison. Which program begins a pair alternates, too, so that warming up favours neither.
+// bench makes one comparison. Which program begins a pair alternates, too, so that warming up
+// favours neither.
 func (v *vm) bench(ctx context.Context, events bool, size, iters, pairs int) (benchLine, error) {
 	players := [2]player{playVerbs, playRDMA}
 	var usec [2][]float64

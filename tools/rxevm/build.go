@@ -26,7 +26,8 @@ func mainModule() string {
 	return modulePath
 }
 
-// moduleRoot is the folder of the module's source, found from the current folder. The error says what to do where there is no source.
+// moduleRoot is the folder of the module's source, found from the current folder. The error says
+// what to do where there is no source.
 func moduleRoot(ctx context.Context) (string, error) {
 	if _, err := exec.LookPath("go"); err != nil {
 		return "", exitError{exitMissing, fmt.Errorf("building for the guest needs Go: %w", err)}
@@ -38,7 +39,8 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), nil
 }
 
-// goBuild builds a package of the module as a static program for a guest and returns the file's content.
+// goBuild builds a package of the module as a static program for a guest and returns the file's
+// content.
 func (h *host) goBuild(ctx context.Context, root, pkg, arch string) ([]byte, error) {
 	dir, err := h.scratch()
 	if err != nil {
@@ -60,7 +62,8 @@ func (h *host) goBuild(ctx context.Context, root, pkg, arch string) ([]byte, err
 	return os.ReadFile(out)
 }
 
-// guestInit returns this program for the guest: itself where it is static and of the right architecture, else built anew.
+// guestInit returns this program for the guest: itself where it is static and of the right
+// architecture, else built anew.
 func (h *host) guestInit(ctx context.Context, arch string) ([]byte, error) {
 	if arch == runtime.GOARCH {
 		self, err := os.Executable()
@@ -97,11 +100,12 @@ func isStatic(path string) (bool, error) {
 	return true, nil
 }
 
-// addVerbs builds the verbs tool into an image. Where its source is not at hand there is none, which is no error: other programs run all the same.
+// addVerbs builds the verbs tool into an image. Where its source is not at hand there is none,
+// which is no error: other programs run all the same.
 func (h *host) addVerbs(ctx context.Context, im image, arch string) error {
 	root, err := moduleRoot(ctx)
 	if err != nil {
-		h.note("the guest goes without verbs: %v", err)
+		h.note("the guest goes without verbs: the source of %s is not at hand here", mainModule())
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(root, "tools/verbs")); errors.Is(err, os.ErrNotExist) {

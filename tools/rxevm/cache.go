@@ -77,7 +77,8 @@ func (h *host) path(elem ...string) string {
 	return filepath.Join(append([]string{h.cache}, elem...)...)
 }
 
-// lock keeps other rxevm processes from changing the cache until the function that it returns is called. The kernel drops it when the process ends, however it ends.
+// lock keeps other rxevm processes from changing the cache until the function that it returns is
+// called. The kernel drops it when the process ends, however it ends.
 func (h *host) lock() (func(), error) {
 	f, err := os.OpenFile(h.path("lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -97,8 +98,9 @@ func (h *host) lock() (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// build makes the folder name in the cache whole or not at all: make fills a scratch folder, which then takes the name.
-// What an interrupted run left behind is removed first; the caller holds the lock.
+// build makes the folder name in the cache whole or not at all: make fills a scratch folder, which
+// then takes the name. What an interrupted run left behind is removed first; the caller holds the
+// lock.
 func (h *host) build(name string, make func(dir string) error) error {
 	final := h.path(name)
 	scratch := final + ".part"

@@ -45,7 +45,8 @@ func TestCancelledToolGoesWithItsChildren(t *testing.T) {
 		cancel()
 	}()
 	start := time.Now()
-	// The inner shell stands for a compiler below the go command: it gets the signal, too, and cleans up.
+	// The inner shell stands for a compiler below the go command: it gets the signal, too, and
+	// cleans up.
 	_, err := runTool(ctx, "", "/bin/sh", "-c", `sh -c 'trap "touch `+mark+`; exit" INT; while :; do sleep 0.05; done'; exit 1`)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)

@@ -8,10 +8,12 @@ import (
 	"sync"
 )
 
-// A console reads what the guest's kernel prints, keeps the end of it, and picks out the lines that must fail a run.
-// It is an io.Writer for the emulator's output and safe for use by several goroutines.
+// A console reads what the guest's kernel prints, keeps the end of it, and picks out the lines that
+// must fail a run. It is an io.Writer for the emulator's output and safe for use by several
+// goroutines.
 type console struct {
-	// emulated says that the guest has no hardware clock to rely on: stalls are reported and do not fail the run.
+	// emulated says that the guest has no hardware clock to rely on: stalls are reported and do not
+	// fail the run.
 	emulated bool
 	// echo, when set, gets every line as it comes.
 	echo func(line string)
@@ -29,7 +31,8 @@ type console struct {
 const (
 	// tailLines is how much of the console is shown after a failure.
 	tailLines = 60
-	// traceLines is how long the dump behind one stall can be, two CPUs' registers and stacks included.
+	// traceLines is how long the dump behind one stall can be, two CPUs' registers and stacks
+	// included.
 	traceLines = 160
 )
 

@@ -39,7 +39,8 @@ func (im image) link(name, target string) {
 	im[im.resolve(name)] = imageEntry{modeLink | 0o777, []byte(target)}
 }
 
-// resolve makes a name absolute and clean, and moves it behind the folders that a merged-usr system has as links, as the kernel would when unpacking.
+// resolve makes a name absolute and clean, and moves it behind the folders that a merged-usr system
+// has as links, as the kernel would when unpacking.
 func (im image) resolve(name string) string {
 	name = path.Clean("/" + name)
 	for _, top := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
@@ -50,7 +51,8 @@ func (im image) resolve(name string) string {
 	return name
 }
 
-// writeTo writes the tree as a newc archive, which is what the kernel unpacks into its root. Parents come before children.
+// writeTo writes the tree as a newc archive, which is what the kernel unpacks into its root.
+// Parents come before children.
 func (im image) writeTo(w io.Writer) error {
 	all := make(image, len(im))
 	for name, e := range im {
@@ -74,7 +76,8 @@ func (im image) writeTo(w io.Writer) error {
 	return writeCpioEntry(w, 0, "TRAILER!!!", imageEntry{})
 }
 
-// writeCpioEntry writes one newc record: thirteen eight-digit hexadecimal numbers behind the magic, the name, the content, each padded to four bytes.
+// writeCpioEntry writes one newc record: thirteen eight-digit hexadecimal numbers behind the magic,
+// the name, the content, each padded to four bytes.
 func writeCpioEntry(w io.Writer, ino int, name string, e imageEntry) error {
 	if int64(len(e.data)) >= 1<<32 {
 		return fmt.Errorf("%s: %d bytes do not fit a newc archive", name, len(e.data))

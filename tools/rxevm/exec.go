@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// A testRun is one test binary, or any program, to be run in a guest as if it ran in its folder here.
+// A testRun is one test binary, or any program, to be run in a guest as if it ran in its folder
+// here.
 type testRun struct {
 	bin  string // absolute path, the same on both sides
 	dir  string // the package's folder
@@ -32,7 +33,8 @@ type testRun struct {
 // boolTestFlags are the flags of test binaries that take no value of their own.
 var boolTestFlags = map[string]bool{"v": true, "short": true, "failfast": true, "paniconexit0": true, "benchmem": true, "fullpath": true, "artifacts": true}
 
-// newTestRun reads a test binary's arguments. Flags that ask for files make the run bring them back; verbosity is replaced by what testOutput needs.
+// newTestRun reads a test binary's arguments. Flags that ask for files make the run bring them
+// back; verbosity is replaced by what testOutput needs.
 func newTestRun(bin, dir string, args []string) testRun {
 	r := testRun{bin: bin, dir: dir, mkdirs: []string{dir}}
 	outputDir := dir
@@ -113,7 +115,8 @@ func within(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// inputs lists what the run needs in the guest: the binary, the package's testdata, and the module's testdata and go.mod, which generated-code and golden tests read.
+// inputs lists what the run needs in the guest: the binary, the package's testdata, and the
+// module's testdata and go.mod, which generated-code and golden tests read.
 func (r testRun) inputs() []fileArg {
 	all := []fileArg{{r.bin, r.bin}}
 	add := func(path string) bool {
@@ -137,7 +140,8 @@ func (r testRun) inputs() []fileArg {
 	}
 }
 
-// run runs the binary in a guest, its output to the given writers. Besides the program's status it returns what is wrong with its skips.
+// run runs the binary in a guest, its output to the given writers. Besides the program's status it
+// returns what is wrong with its skips.
 func (r testRun) run(ctx context.Context, v *vm, env []string, stdout, stderr io.Writer) (int, error) {
 	j := job{Args: append([]string{r.bin}, r.args...), Env: append(v.environ(), env...), Dir: r.dir, Mkdirs: r.mkdirs, Collect: r.collect}
 	for _, e := range env {
@@ -234,7 +238,8 @@ func cmdExec(ctx context.Context, args []string) (int, error) {
 	return code, errors.Join(err, v.close(ctx))
 }
 
-// checkBinary checks that a guest can run a program, and takes the architecture from it unless a flag gave one.
+// checkBinary checks that a guest can run a program, and takes the architecture from it unless a
+// flag gave one.
 func checkBinary(bin string, g *guestFlags, archGiven bool) error {
 	f, err := elf.Open(bin)
 	if err != nil {
@@ -247,9 +252,6 @@ func checkBinary(bin string, g *guestFlags, archGiven bool) error {
 		return fmt.Errorf("%s is for %v: guests are %s", bin, f.Machine, strings.Join(archNames(), " and "))
 	case !archGiven:
 		g.arch = arch
-		if arch == "arm64" {
-			g.kernel = "6.12"
-		}
 	case arch != g.arch:
 		return fmt.Errorf("%s is for %s, the guest is %s", bin, arch, g.arch)
 	}

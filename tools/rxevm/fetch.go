@@ -18,14 +18,16 @@ import (
 	"time"
 )
 
-// debianKeyring is where Debian's own keys are on a Debian machine; it also covers releases that the machine's configuration does not list.
+// debianKeyring is where Debian's own keys are on a Debian machine; it also covers releases that
+// the machine's configuration does not list.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // indexAge is how long a package index is good for.
 const indexAge = time.Hour
 
-// An aptState is a private view of some suites for one architecture. It shares the machine's mirrors and keys and nothing else, so it
-// needs no root and never disturbs the machine's own packages.
+// An aptState is a private view of some suites for one architecture. It shares the machine's
+// mirrors and keys and nothing else, so it needs no root and never disturbs the machine's own
+// packages.
 type aptState struct {
 	h      *host
 	suites []string
@@ -33,8 +35,8 @@ type aptState struct {
 	dir    string
 }
 
-// openApt makes sure that a package index of the suites is there and of today: package names move with every security update, and an old index
-// names files that are gone.
+// openApt makes sure that a package index of the suites is there and of today: package names move
+// with every security update, and an old index names files that are gone.
 func (h *host) openApt(ctx context.Context, arch string, suites ...string) (*aptState, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -103,7 +105,8 @@ func (a *aptState) sources() (string, error) {
 	return b.String(), nil
 }
 
-// run runs one of apt's programs on the private state, in a folder, and returns its standard output.
+// run runs one of apt's programs on the private state, in a folder, and returns its standard
+// output.
 func (a *aptState) run(ctx context.Context, dir string, args ...string) (string, error) {
 	full := []string{
 		"-q",
@@ -127,7 +130,8 @@ func (a *aptState) run(ctx context.Context, dir string, args ...string) (string,
 	return runTool(ctx, dir, args[0], append(full, args[1:]...)...)
 }
 
-// runTool runs a program to its end and returns its standard output; what it said on standard error becomes part of the error.
+// runTool runs a program to its end and returns its standard output; what it said on standard error
+// becomes part of the error.
 func runTool(ctx context.Context, dir, name string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -193,7 +197,8 @@ func (a *aptState) single(ctx context.Context, pkg string) ([]debFile, error) {
 	return parseURIs(out)
 }
 
-// download says what it fetches, fetches it into dir and returns the files. apt checks signatures and hashes.
+// download says what it fetches, fetches it into dir and returns the files. apt checks signatures
+// and hashes.
 func (a *aptState) download(ctx context.Context, dir, why string, debs []debFile) ([]string, error) {
 	if len(debs) == 0 {
 		return nil, fmt.Errorf("apt has nothing to fetch for %s", why)
@@ -218,7 +223,8 @@ func (a *aptState) download(ctx context.Context, dir, why string, debs []debFile
 	return files, nil
 }
 
-// unpackDeb calls visit for each regular file and symbolic link of a package; r is its content. Names are clean and absolute.
+// unpackDeb calls visit for each regular file and symbolic link of a package; r is its content.
+// Names are clean and absolute.
 func unpackDeb(ctx context.Context, deb string, visit func(name string, h *tar.Header, r io.Reader) error) (err error) {
 	var errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--fsys-tarfile", deb)
@@ -257,7 +263,8 @@ func unpackDeb(ctx context.Context, deb string, visit func(name string, h *tar.H
 	}
 }
 
-// unpackAll unpacks packages into a folder, the way that dpkg-deb does, but into the merged-usr layout.
+// unpackAll unpacks packages into a folder, the way that dpkg-deb does, but into the merged-usr
+// layout.
 func unpackAll(ctx context.Context, dir string, debs []string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -297,7 +304,8 @@ func unpackAll(ctx context.Context, dir string, debs []string) error {
 	return nil
 }
 
-// runChild runs a command made with a context. It dies with this process; when the context ends it and its children are asked to stop, so that they remove their own temporary files.
+// runChild runs a command made with a context. It dies with this process; when the context ends it
+// and its children are asked to stop, so that they remove their own temporary files.
 func runChild(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }

@@ -17,11 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In the guest this program is the first process. It mounts the kernel's file systems, loads modules, makes rxe0, and then
-// runs jobs for the host until it is told to quit.
+// In the guest this program is the first process. It mounts the kernel's file systems, loads
+// modules, makes rxe0, and then runs jobs for the host until it is told to quit.
 
 const (
-	// guestMark is the environment variable that the kernel's command line hands to the first process.
+	// guestMark is the environment variable that the kernel's command line hands to the first
+	// process.
 	guestMark = "RXEVM_GUEST"
 	// bootPath is where the initial file tree has the guest's bootConfig.
 	bootPath = "/etc/rxevm.json"
@@ -50,7 +51,8 @@ func guestMain() {
 		fmt.Fprintf(os.Stderr, "rxevm guest: %v\n", err)
 	}
 	unix.Sync()
-	// The emulator runs with -no-reboot, so this ends it on every machine type, also on those without a power button.
+	// The emulator runs with -no-reboot, so this ends it on every machine type, also on those
+	// without a power button.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	select {}
 }
@@ -167,7 +169,8 @@ func openPort(patience time.Duration) (*os.File, error) {
 	}
 }
 
-// uptime is the kernel's age in seconds; zero when it cannot be read, which only costs a line of the report.
+// uptime is the kernel's age in seconds; zero when it cannot be read, which only costs a line of
+// the report.
 func uptime() float64 {
 	b, err := os.ReadFile("/proc/uptime")
 	if err != nil {
@@ -206,7 +209,8 @@ func guestTeardown(before nldev.ResourceCounts) byeReport {
 			break
 		}
 	}
-	// A link whose objects are still held would block its removal for ever; the kernel's own leak report needs it gone.
+	// A link whose objects are still held would block its removal for ever; the kernel's own leak
+	// report needs it gone.
 	removed := make(chan error, 1)
 	go func() { removed <- removeRDMA("rxe0") }()
 	select {

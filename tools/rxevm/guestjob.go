@@ -198,7 +198,8 @@ func lookGuest(name, dir string) (string, error) {
 	return "", fmt.Errorf("%s is not in the guest: it has verbs, what -file copies in, and with -with rdma-core a shell and rdma-core's programs", name)
 }
 
-// startHint explains the error of a program whose loader is missing, which the kernel reports as if the program itself were.
+// startHint explains the error of a program whose loader is missing, which the kernel reports as if
+// the program itself were.
 func startHint(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is there but its loader or interpreter is not: build it static (CGO_ENABLED=0), or add -with rdma-core (%w)", path, err)
@@ -256,7 +257,8 @@ func waitListen(port uint16, stop <-chan struct{}, patience time.Duration) error
 	}
 }
 
-// sendFiles sends a file, or every regular file below a folder. What does not exist is no error: a program need not write what it may.
+// sendFiles sends a file, or every regular file below a folder. What does not exist is no error: a
+// program need not write what it may.
 func (s *jobServer) sendFiles(id uint32, root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -48,7 +48,8 @@ func linkUp(name, addr string, prefix int) error {
 	)
 }
 
-// onRDMA calls f with an RDMA netlink socket and the index of a device. The error wraps os.ErrNotExist when there is no such device.
+// onRDMA calls f with an RDMA netlink socket and the index of a device. The error wraps
+// os.ErrNotExist when there is no such device.
 func onRDMA(dev string, f func(c *nldev.Conn, index uint32) error) error {
 	c, err := nldev.Dial()
 	if err != nil {
@@ -102,11 +103,13 @@ func resourceDiff(before, after nldev.ResourceCounts) string {
 	return strings.Join(more, "; ")
 }
 
-// waitGID waits until the device's table has the GID of an address: the kernel adds it from a work queue.
+// waitGID waits until the device's table has the GID of an address: the kernel adds it from a work
+// queue.
 func waitGID(dev, gid string, patience time.Duration) error {
 	want := netip.MustParseAddr(gid)
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		// Index 0 is the link-local address, 1 the first IPv4 one; look at a few more in case that changes.
+		// Index 0 is the link-local address, 1 the first IPv4 one; look at a few more in case that
+		// changes.
 		for i := range 4 {
 			b, err := os.ReadFile(filepath.Join("/sys/class/infiniband", dev, "ports/1/gids", fmt.Sprint(i)))
 			if err != nil {

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// A hostTool is a program of the host: installed, or unpacked into the cache with all its libraries.
+// A hostTool is a program of the host: installed, or unpacked into the cache with all its
+// libraries.
 type hostTool struct {
 	args []string // the program, or its loader with the arguments that start the program
 	env  []string
@@ -30,7 +31,8 @@ func (t hostTool) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// tool finds a program, installs its package when that is allowed, or unpacks it into the cache. The caller holds the cache lock.
+// tool finds a program, installs its package when that is allowed, or unpacks it into the cache.
+// The caller holds the cache lock.
 func (h *host) tool(ctx context.Context, name, pkg string) (hostTool, error) {
 	if p, err := exec.LookPath(name); err == nil {
 		return hostTool{args: []string{p}}, nil
@@ -70,7 +72,8 @@ func (h *host) installPackage(ctx context.Context, pkg string) error {
 	return err
 }
 
-// fetchTool unpacks a package and what it depends on into the cache, from the release that this machine runs, or the one of the 6.1 kernel.
+// fetchTool unpacks a package and what it depends on into the cache, from the release that this
+// machine runs, or the one of the 6.1 kernel.
 func (h *host) fetchTool(ctx context.Context, where, pkg string) error {
 	var errs []error
 	for _, suite := range []string{hostRelease(), "bookworm"} {
@@ -132,7 +135,8 @@ func hostRelease() string {
 	return code
 }
 
-// unpackedTool starts a program of an unpacked root through that root's own loader, so that host and root may differ in their C library.
+// unpackedTool starts a program of an unpacked root through that root's own loader, so that host
+// and root may differ in their C library.
 func unpackedTool(root, name string) (hostTool, error) {
 	bin := filepath.Join(root, "usr/bin", name)
 	if _, err := os.Stat(bin); err != nil {
@@ -160,7 +164,8 @@ func unpackedTool(root, name string) (hostTool, error) {
 	return t, nil
 }
 
-// libraryDirs are the folders of an unpacked root in which the loader would look, and those that packages add below them.
+// libraryDirs are the folders of an unpacked root in which the loader would look, and those that
+// packages add below them.
 func libraryDirs(root string) ([]string, error) {
 	multi, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu*"))
 	if err != nil {

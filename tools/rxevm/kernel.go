@@ -18,8 +18,8 @@ import (
 	"strings"
 )
 
-// kernelSuites says where Debian has a kernel series: alternatives in order of preference. Only series are named here; which package
-// that is today is asked of apt.
+// kernelSuites says where Debian has a kernel series: alternatives in order of preference. Only
+// series are named here; which package that is today is asked of apt.
 var kernelSuites = map[string][][]string{
 	"5.10": {{"bullseye", "bullseye-security"}, {"bullseye"}},
 	"6.1":  {{"bookworm", "bookworm-security"}, {"bookworm"}},
@@ -130,13 +130,14 @@ func (h *host) fetchKernel(ctx context.Context, name, series, arch string, suite
 	})
 }
 
-// keptModules are the parts of a kernel package that can matter to RDMA; the whole would be half a gigabyte.
+// keptModules are the parts of a kernel package that can matter to RDMA; the whole would be half a
+// gigabyte.
 var keptModules = []string{"arch/", "crypto/", "lib/", "net/", "fs/configfs/", "drivers/infiniband/", "drivers/virtio/", "drivers/char/",
 	"drivers/net/dummy.", "drivers/net/veth.", "drivers/net/ethernet/mellanox/", "drivers/net/vxlan", "drivers/net/bonding/", "drivers/pci/", "drivers/ptp/",
 	"drivers/target/iscsi/", "drivers/dca/", "drivers/i2c/", "drivers/vfio/", "virt/"}
 
-// unpackKernel takes the boot image, the configuration and the kept modules out of a kernel package. Modules land flat in one folder:
-// their names are unique.
+// unpackKernel takes the boot image, the configuration and the kept modules out of a kernel
+// package. Modules land flat in one folder: their names are unique.
 func unpackKernel(ctx context.Context, dir, deb string) error {
 	if err := os.Mkdir(filepath.Join(dir, "modules"), 0o755); err != nil {
 		return err
@@ -200,7 +201,8 @@ type moduleSet struct {
 	builtin map[string]bool
 }
 
-// order returns the named modules and what they need, each behind what it needs. A built-in module needs no loading.
+// order returns the named modules and what they need, each behind what it needs. A built-in module
+// needs no loading.
 func (m moduleSet) order(names ...string) ([]string, error) {
 	var all []string
 	state := map[string]int{} // 1: being looked at, 2: done
@@ -243,7 +245,8 @@ func (k kernelDir) moduleFile(name string) string {
 	return filepath.Join(k.dir, "modules", name+".ko")
 }
 
-// modules opens the kernel's modules. Their dependencies stand in the modules themselves: the index that depmod makes is not in a package.
+// modules opens the kernel's modules. Their dependencies stand in the modules themselves: the index
+// that depmod makes is not in a package.
 func (k kernelDir) modules() (moduleSet, error) {
 	b, err := os.ReadFile(filepath.Join(k.dir, "modules.builtin"))
 	if err != nil {
@@ -277,7 +280,8 @@ func parseBuiltin(text string) map[string]bool {
 	return all
 }
 
-// parseDepends finds the modules that one depends on in its .modinfo section: strings that each end in a zero, depends=a,b.
+// parseDepends finds the modules that one depends on in its .modinfo section: strings that each end
+// in a zero, depends=a,b.
 func parseDepends(info []byte) []string {
 	for s := range bytes.SplitSeq(info, []byte{0}) {
 		if d, ok := strings.CutPrefix(string(s), "depends="); ok {
@@ -287,7 +291,8 @@ func parseDepends(info []byte) []string {
 	return nil
 }
 
-// rdmaModules are what soft-RoCE, uverbs and the connection manager take, and what rxe asks of the crypto code at run time.
+// rdmaModules are what soft-RoCE, uverbs and the connection manager take, and what rxe asks of the
+// crypto code at run time.
 var rdmaModules = []string{"udp_tunnel", "ip6_udp_tunnel", "crc32_generic", "crc32c_generic", "ib_core", "ib_uverbs", "rdma_rxe",
 	"configfs", "ib_cm", "iw_cm", "rdma_cm", "rdma_ucm", "dummy", "veth"}
 

@@ -12,11 +12,13 @@ import (
 	"time"
 )
 
-// kvmPatience is how long a kernel under KVM may take to its first console line; real ones need a fraction of it.
+// kvmPatience is how long a kernel under KVM may take to its first console line; real ones need a
+// fraction of it.
 const kvmPatience = 4 * time.Second
 
-// kvmWorks tells whether KVM boots a kernel here. That /dev/kvm can be opened proves nothing, so a real kernel is started and its console watched. The
-// answer is kept until the machine restarts. GOVERBS_KVM=0 or 1 overrides it.
+// kvmWorks tells whether KVM boots a kernel here. That /dev/kvm can be opened proves nothing, so a
+// real kernel is started and its console watched. The answer is kept until the machine restarts.
+// GOVERBS_KVM=0 or 1 overrides it.
 func (h *host) kvmWorks(ctx context.Context, t hostTool, k kernelDir, arch string) bool {
 	switch os.Getenv("GOVERBS_KVM") {
 	case "0":
@@ -62,7 +64,8 @@ func (h *host) kvmWorks(ctx context.Context, t hostTool, k kernelDir, arch strin
 // probeKVM starts a kernel under KVM and waits for its first console line.
 func probeKVM(ctx context.Context, t hostTool, k kernelDir, arch string) bool {
 	con := &console{}
-	// With all messages on, the kernel's first line is its version, and a missing /init cannot be reached before it.
+	// With all messages on, the kernel's first line is its version, and a missing /init cannot be
+	// reached before it.
 	m := machine{arch: arch, cpus: 1, memMiB: 512, kvm: true, loud: true}
 	var messages bytes.Buffer
 	e, err := startQEMU(t, m, filepath.Clean(k.vmlinuz()), image{}, con, &messages)

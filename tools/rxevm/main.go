@@ -1,7 +1,7 @@
 //go:build linux
 
-// Rxevm runs Go tests, programs and shell scripts on a stock Debian kernel with soft-RoCE, in QEMU, on machines without RDMA hardware, kernel
-// modules, KVM or root.
+// Rxevm runs Go tests, programs and shell scripts on a stock Debian kernel with soft-RoCE, in QEMU,
+// on machines without RDMA hardware, kernel modules, KVM or root.
 //
 //	rxevm run [flags] [-- COMMAND ARGS...]   run a program in a guest
 //	rxevm exec [flags] BINARY ARGS...        run a test binary; meant for go test -exec
@@ -10,19 +10,25 @@
 //	rxevm bench [-json]                      compare with rdma-core
 //	rxevm fetch [flags]                      fetch the newest kernels and programs now
 //
-// The guest has lo, dummy0 with 10.0.0.1/24, rxe0 on dummy0 (GID index 1 is the IPv4 one), and the program verbs on its PATH. GOVERBS_GUEST in
-// the environment names the kernel series, GOVERBS_GUEST_ACCEL is kvm or tcg.
+// The guest has lo, dummy0 with 10.0.0.1/24, rxe0 on dummy0 (GID index 1 is the IPv4 one), and the
+// program verbs on its PATH. GOVERBS_GUEST in the environment names the kernel series,
+// GOVERBS_GUEST_ACCEL is kvm or tcg.
 //
-// Kernels, rdma-core and, where it is not installed, QEMU come from Debian packages by way of the machine's own apt configuration, and are kept in
-// $GOVERBS_CACHE, by default the folder goverbs in the user's cache folder. apt checks their signatures. Root is used with -install only.
+// Kernels, rdma-core and, where it is not installed, QEMU come from Debian packages by way of the
+// machine's own apt configuration, and are kept in $GOVERBS_CACHE, by default the folder goverbs in
+// the user's cache folder. apt checks their signatures. Root is used with -install only.
 //
-// A run fails when the kernel prints a WARNING, BUG or Oops, when an RDMA object outlives every process, when the deadline passes, and when a test
-// skips without declaring why. A skip is declared by its message: "needs kernel >= 6.2: ..." (and the guest's kernel is older), or "declared skip: ..."
-// where it cannot be helped. A skip that says "run in the guest" is false there.
+// A run fails when the kernel prints a WARNING, BUG or Oops, when an RDMA object outlives every
+// process, when the deadline passes, and when a test skips without declaring why. A skip is
+// declared by its message: "needs kernel >= 6.2: ..." (and the guest's kernel is older), or
+// "declared skip: ..." where it cannot be helped. A skip that says "run in the guest" is false
+// there.
 //
-// Exit status: that of the program; 0 when all is well; 2 bad usage; 3 something is missing on this machine, the message says what; 4 the guest
-// could not be made or went away; 5 the kernel complained; 6 an undeclared skip; 124 deadline; 130 interrupted. Where a program fails and the kernel complains as well, the
-// program's status wins and both are printed. Under go run all failures are 1: build the binary to see the difference.
+// Exit status: that of the program; 0 when all is well; 2 bad usage; 3 something is missing on this
+// machine, the message says what; 4 the guest could not be made or went away; 5 the kernel
+// complained; 6 an undeclared skip; 124 deadline; 130 interrupted. Where a program fails and the
+// kernel complains as well, the program's status wins and both are printed. Under go run all
+// failures are 1: build the binary to see the difference.
 package main
 
 import (
@@ -152,7 +158,7 @@ type guestFlags struct {
 
 // addGuestFlags declares the shared flags.
 func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
-	fs.StringVar(&g.kernel, "kernel", "6.1", "kernel `series`: "+strings.Join(kernelSeries(), ", "))
+	fs.StringVar(&g.kernel, "kernel", "", "kernel `series`: "+strings.Join(kernelSeries(), ", ")+" (default 6.1, on arm64 6.12)")
 	fs.StringVar(&g.arch, "arch", "amd64", "guest `architecture`: "+strings.Join(archNames(), ", "))
 	fs.IntVar(&g.cpus, "smp", 2, "`number` of guest CPUs; more than the host's cores make it slower")
 	fs.IntVar(&g.memMiB, "mem", 1024, "guest memory in `MiB`")
@@ -186,9 +192,15 @@ func parseFlags(fs *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// check checks what flag cannot.
+// check checks what flag cannot, and fills in what depends on other flags.
 func (g *guestFlags) check() error {
 	bad := func(format string, args ...any) error { return exitError{exitUsage, fmt.Errorf(format, args...)} }
+	if g.kernel == "" {
+		g.kernel = "6.1"
+		if g.arch == "arm64" {
+			g.kernel = "6.12"
+		}
+	}
 	if _, ok := kernelSuites[g.kernel]; !ok {
 		return bad("-kernel %q: there are %s", g.kernel, strings.Join(kernelSeries(), ", "))
 	}

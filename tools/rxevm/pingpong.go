@@ -45,7 +45,8 @@ func (g game) String() string {
 // gameMTU is the path MTU that both programs use unless told otherwise.
 const gameMTU = 1024
 
-// packets is the number of data packets that the game must put on the link: every message of both sides, in MTU-sized pieces.
+// packets is the number of data packets that the game must put on the link: every message of both
+// sides, in MTU-sized pieces.
 func (g game) packets() uint64 {
 	perMessage := max(1, (g.size+gameMTU-1)/gameMTU)
 	return uint64(2 * g.iters * perMessage)
@@ -90,7 +91,8 @@ func (v *vm) play(ctx context.Context, g game, port uint16) (score, error) {
 	}
 	serverCode, serverErr := server.wait(limit)
 	if limit.Err() != nil && ctx.Err() == nil {
-		// Only the game's own time is over: end its players, so that the guest can go on with the next.
+		// Only the game's own time is over: end its players, so that the guest can go on with the
+		// next.
 		client.kill()
 		server.kill()
 		if _, err := client.wait(ctx); err != nil && ctx.Err() != nil {

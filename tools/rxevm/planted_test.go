@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlanted does what the environment asks for. rxevm test runs it in a guest to see that failures there are noticed.
+// TestPlanted does what the environment asks for. rxevm test runs it in a guest to see that
+// failures there are noticed.
 func TestPlanted(t *testing.T) {
 	switch what := os.Getenv("GOVERBS_PLANTED"); what {
 	case "":

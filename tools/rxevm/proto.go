@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// The guest and the host talk over one virtio serial port in frames: a type byte, a job number, a length (both little endian, 32 bits), the payload.
-// What a job prints travels as payload, so no byte that a program writes can be mistaken for an exit status.
+// The guest and the host talk over one virtio serial port in frames: a type byte, a job number, a
+// length (both little endian, 32 bits), the payload. What a job prints travels as payload, so no
+// byte that a program writes can be mistaken for an exit status.
 
 // frameType says what a frame's payload is.
 type frameType byte
@@ -46,9 +47,11 @@ type job struct {
 	Dir  string   `json:"dir,omitempty"`
 	// Mkdirs are folders to make before the program starts.
 	Mkdirs []string `json:"mkdirs,omitempty"`
-	// Collect names files and folders to send back after the program ended; those that do not exist are left out.
+	// Collect names files and folders to send back after the program ended; those that do not exist
+	// are left out.
 	Collect []string `json:"collect,omitempty"`
-	// Listen, when not zero, delays the start until a TCP socket listens on this port: the peer of a ping-pong must be ready.
+	// Listen, when not zero, delays the start until a TCP socket listens on this port: the peer of
+	// a ping-pong must be ready.
 	Listen uint16 `json:"listen,omitempty"`
 	// Stdin asks for a pipe that frameInput feeds; otherwise the program reads end of file.
 	Stdin bool `json:"stdin,omitempty"`
@@ -98,7 +101,8 @@ type frameWriter struct {
 	w  io.Writer
 }
 
-// write sends one frame, or several of the same type when the payload is long. An empty payload is one empty frame.
+// write sends one frame, or several of the same type when the payload is long. An empty payload is
+// one empty frame.
 func (f *frameWriter) write(typ frameType, job uint32, payload []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

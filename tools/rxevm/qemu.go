@@ -40,7 +40,8 @@ func (h *host) qemu(ctx context.Context, arch string) (hostTool, error) {
 	return h.tool(ctx, seriesArchs[arch], qemuPackages[arch])
 }
 
-// commandLine is the kernel's command line. Mitigations protect nothing here and cost time under emulation; a panic ends the emulator at once.
+// commandLine is the kernel's command line. Mitigations protect nothing here and cost time under
+// emulation; a panic ends the emulator at once.
 func (m machine) commandLine() string {
 	tty := "ttyS0"
 	if m.arch == "arm64" {
@@ -53,8 +54,8 @@ func (m machine) commandLine() string {
 	return "console=" + tty + " loglevel=" + level + " panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0 rdinit=/init " + guestMark + "=1"
 }
 
-// args are the emulator's arguments. initrd is a path; port is the number of an inherited socket. No network card, no default devices, no
-// configuration files, no display.
+// args are the emulator's arguments. initrd is a path; port is the number of an inherited socket.
+// No network card, no default devices, no configuration files, no display.
 func (m machine) args(t hostTool, kernel, initrd string, port int) []string {
 	a := []string{"-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot",
 		"-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memMiB),
@@ -88,8 +89,9 @@ type emulator struct {
 	err  error         // how it ended; read after done
 }
 
-// startQEMU starts the emulator. The initial file tree lives in memory that dies with the process, so nothing is left on disk whatever happens. The
-// guest's console goes to console, the emulator's own messages to messages.
+// startQEMU starts the emulator. The initial file tree lives in memory that dies with the process,
+// so nothing is left on disk whatever happens. The guest's console goes to console, the emulator's
+// own messages to messages.
 func startQEMU(t hostTool, m machine, kernel string, im image, console, messages io.Writer) (*emulator, error) {
 	initrd, err := memFile("initrd", im)
 	if err != nil {
@@ -110,7 +112,8 @@ func startQEMU(t hostTool, m machine, kernel string, im image, console, messages
 	e.cmd = t.command(context.Background(), m.args(t, kernel, "/proc/self/fd/3", 4)...)
 	e.cmd.ExtraFiles = []*os.File{initrd, theirs}
 	e.cmd.Stdout, e.cmd.Stderr = console, messages
-	// Its own process group keeps a terminal's Ctrl-C from it, so that we decide in which order things end.
+	// Its own process group keeps a terminal's Ctrl-C from it, so that we decide in which order
+	// things end.
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	go func() {
@@ -155,7 +158,8 @@ func memFile(name string, im image) (*os.File, error) {
 	return f, nil
 }
 
-// onLockedThread runs f on a thread that lives as long as f: the kernel sends a parent-death signal when the thread that started a child ends, not its process.
+// onLockedThread runs f on a thread that lives as long as f: the kernel sends a parent-death signal
+// when the thread that started a child ends, not its process.
 func onLockedThread(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

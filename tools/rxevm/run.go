@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// parseFileArg parses SRC[:DST]. A relative SRC is taken from the current folder; without DST it keeps its path.
+// parseFileArg parses SRC[:DST]. A relative SRC is taken from the current folder; without DST it
+// keeps its path.
 func parseFileArg(s string) (fileArg, error) {
 	src, dst, ok := strings.Cut(s, ":")
 	if src == "" || ok && !filepath.IsAbs(dst) {
@@ -74,7 +75,8 @@ func cmdRun(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The current folder exists in the guest too, so that relative names in -file and in the command mean the same.
+	// The current folder exists in the guest too, so that relative names in -file and in the
+	// command mean the same.
 	j := job{Args: command, Env: append(v.environ(), passedEnv(os.Environ())...), Dir: dir, Mkdirs: []string{dir}}
 	x := jobIO{stdout: os.Stdout, stderr: os.Stderr}
 	if interactive {
@@ -92,7 +94,8 @@ func cmdRun(ctx context.Context, args []string) (int, error) {
 	return code, errors.Join(err, v.close(ctx))
 }
 
-// passedEnv picks the variables that a program in the guest gets from the host: those of Go, of this project, and CI's mark. Folders of the host mean nothing there.
+// passedEnv picks the variables that a program in the guest gets from the host: those of Go, of
+// this project, and CI's mark. Folders of the host mean nothing there.
 func passedEnv(env []string) []string {
 	var all []string
 	for _, e := range env {

@@ -9,8 +9,9 @@ import (
 
 var needsKernel = regexp.MustCompile(`needs kernel >= (\d+)\.(\d+)`)
 
-// undeclared says why a skip is not allowed in a guest with a kernel of a series, or "" when it is. A test that never runs proves nothing, so a skip must
-// either name a kernel that the guest does not have, or declare itself; one that asks for the guest has no excuse there.
+// undeclared says why a skip is not allowed in a guest with a kernel of a series, or "" when it is.
+// A test that never runs proves nothing, so a skip must either name a kernel that the guest does
+// not have, or declare itself; one that asks for the guest has no excuse there.
 func undeclared(s skip, series string, short bool) string {
 	if strings.Contains(s.reason, "run in the guest") {
 		return fmt.Sprintf("false skip: %s: %q, but this is the guest", s.test, s.reason)
@@ -31,7 +32,8 @@ func undeclared(s skip, series string, short bool) string {
 	return ""
 }
 
-// olderThan reports whether a kernel series such as 6.1 is older than another. Parts that are no numbers count as 0; series come from our own tables.
+// olderThan reports whether a kernel series such as 6.1 is older than another. Parts that are no
+// numbers count as 0; series come from our own tables.
 func olderThan(a, b string) bool {
 	part := func(s string) (int, int) {
 		x, y, _ := strings.Cut(s, ".")

@@ -17,12 +17,13 @@ type ratio struct {
 	Target float64 `json:"target"`
 }
 
-// t90 is the two-sided 90% quantile of Student's distribution by degrees of freedom, from 1; beyond the table the last is close enough to err on the wide side.
+// t90 is the two-sided 90% quantile of Student's distribution by degrees of freedom, from 1; beyond
+// the table the last is close enough to err on the wide side.
 var t90 = []float64{6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725,
 	1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697}
 
-// newRatio compares pairs of positive measurements, taken alternately so that drift of the machine hits both. Ratios are averaged as logarithms: twice
-// as slow and twice as fast cancel.
+// newRatio compares pairs of positive measurements, taken alternately so that drift of the machine
+// hits both. Ratios are averaged as logarithms: twice as slow and twice as fast cancel.
 func newRatio(measured, reference []float64, target float64) (ratio, error) {
 	n := len(measured)
 	if n != len(reference) || n < 2 {

@@ -6,7 +6,8 @@ import (
 )
 
 func TestRatio(t *testing.T) {
-	// By hand: logs are ln 1.1, ln 1.2, ln 1.0, ln 1.1; their mean is 0.093236, deviation 0.074466, t(3) = 2.353.
+	// By hand: logs are ln 1.1, ln 1.2, ln 1.0, ln 1.1; their mean is 0.093236, deviation 0.074466,
+	// t(3) = 2.353.
 	r, err := newRatio([]float64{11, 24, 10, 22}, []float64{10, 20, 10, 20}, 1.3)
 	if err != nil {
 		t.Fatal(err)

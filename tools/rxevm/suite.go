@@ -42,7 +42,8 @@ const (
 	stateNotRun suiteState = "not run"
 )
 
-// add remembers a result and prints it at once, so that somebody who watches knows where a long run is.
+// add remembers a result and prints it at once, so that somebody who watches knows where a long run
+// is.
 func (s *suite) add(r suiteRow) {
 	s.rows = append(s.rows, r)
 	fmt.Fprintf(s.out, "%-8s %s: %s (%.1f s) %s\n", r.state, r.where, r.what, r.took.Seconds(), r.detail)

@@ -20,13 +20,16 @@ type guestTest struct {
 	run testRun
 }
 
-// bootPatience is how long a guest may take to come up, on a busy machine and with packages to fetch.
+// bootPatience is how long a guest may take to come up, on a busy machine and with packages to
+// fetch.
 const bootPatience = 10 * time.Minute
 
-// guestMarker is what makes a package one for the guest: a test of its own that only proves something on a real kernel.
+// guestMarker is what makes a package one for the guest: a test of its own that only proves
+// something on a real kernel.
 var guestMarker = regexp.MustCompile(`func TestGuest|needs kernel >=|GOVERBS_GUEST`)
 
-// guestPart boots one kernel once and runs in it the packages' tests, the tools, and the games with rdma-core.
+// guestPart boots one kernel once and runs in it the packages' tests, the tools, and the games with
+// rdma-core.
 func (s *suite) guestPart(ctx context.Context, kernel string) {
 	where := "guest " + kernel
 	bins, err := s.host.scratch()
@@ -127,7 +130,8 @@ func (s *suite) games(ctx context.Context, where string, v *vm, games []game) {
 	}
 }
 
-// interop is the matrix of games between verbs and rdma-core. 6.12 takes milliseconds per iteration under emulation, so it plays fewer.
+// interop is the matrix of games between verbs and rdma-core. 6.12 takes milliseconds per iteration
+// under emulation, so it plays fewer.
 func interop(kernel string) []game {
 	iters := map[int]int{1: 500, 4096: 500, 65536: 100}
 	if !olderThan(kernel, "6.2") {
@@ -144,7 +148,8 @@ func interop(kernel string) []game {
 	return all
 }
 
-// guestTest runs one package's tests and returns what they print; after a failure that is part of the error.
+// guestTest runs one package's tests and returns what they print; after a failure that is part of
+// the error.
 func (v *vm) guestTest(ctx context.Context, t guestTest) (string, error) {
 	limit, cancel := withDeadline(ctx, t.run.timeout+time.Minute)
 	defer cancel()

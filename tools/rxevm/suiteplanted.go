@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// plantedPart makes a guest fail in every way that must be noticed. Without it a run in which nothing failed would prove little.
+// plantedPart makes a guest fail in every way that must be noticed. Without it a run in which
+// nothing failed would prove little.
 func (s *suite) plantedPart(ctx context.Context) {
 	const where = "guest 6.1, planted"
 	bins, err := s.host.scratch()

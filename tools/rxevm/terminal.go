@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachTerminal gives cmd a new pseudo terminal as its controlling terminal, in the guest. The function that it returns is to be called
-// once the program runs: it closes our end of the program's side and returns when the program's output has ended.
+// attachTerminal gives cmd a new pseudo terminal as its controlling terminal, in the guest. The
+// function that it returns is to be called once the program runs: it closes our end of the
+// program's side and returns when the program's output has ended.
 func attachTerminal(cmd *exec.Cmd, size termSize, input <-chan []byte) (func(), error) {
 	// The terminal's own output path is the job's standard output; a terminal has no second one.
 	out := cmd.Stdout
@@ -48,13 +49,15 @@ func attachTerminal(cmd *exec.Cmd, size termSize, input <-chan []byte) (func(), 
 	}, nil
 }
 
-// A nopCloser keeps the terminal open when the host's input ends: its user said good-bye by the terminal's own means.
+// A nopCloser keeps the terminal open when the host's input ends: its user said good-bye by the
+// terminal's own means.
 type nopCloser struct{ io.Writer }
 
 // Close does nothing.
 func (nopCloser) Close() error { return nil }
 
-// rawTerminal switches the host's terminal to raw mode, so that the guest's does the editing, and returns its size and the way back.
+// rawTerminal switches the host's terminal to raw mode, so that the guest's does the editing, and
+// returns its size and the way back.
 func rawTerminal(fd int) (termSize, func(), error) {
 	old, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {

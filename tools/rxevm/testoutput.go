@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Test binaries run with -test.v=test2json in the guest, whatever the user asked for: only then does a skip show, and a line that the test framework prints
-// starts with a mark (^V) that tells it from what tests print. A testOutput undoes that on the way to the user and judges skips.
+// Test binaries run with -test.v=test2json in the guest, whatever the user asked for: only then
+// does a skip show, and a line that the test framework prints starts with a mark (^V) that tells it
+// from what tests print. A testOutput undoes that on the way to the user and judges skips.
 
 // A verbosity is how a user wants test output.
 type verbosity int

@@ -18,16 +18,18 @@ import (
 // userlandPackages are what -with rdma-core adds.
 var userlandPackages = []string{"busybox", "ibverbs-utils", "ibverbs-providers", "rdmacm-utils", "perftest", "iproute2"}
 
-// userlandPrograms are the patterns of the files that go into the guest out of userlandPackages. Libraries follow by themselves.
+// userlandPrograms are the patterns of the files that go into the guest out of userlandPackages.
+// Libraries follow by themselves.
 var userlandPrograms = []string{"usr/bin/busybox", "usr/bin/ibv_*", "usr/bin/ib_*_bw", "usr/bin/ib_*_lat", "usr/bin/raw_ethernet_*",
 	"usr/bin/rping", "usr/bin/ucmatose", "usr/bin/ip", "usr/sbin/ip", "usr/bin/rdma", "usr/sbin/rdma", "usr/lib/*/libibverbs/librxe-*.so", "etc/libibverbs.d/rxe.driver"}
 
 // busyboxCommands are the names under which the guest has busybox.
 var busyboxCommands = strings.Fields("sh ash cat cp cut date dd df dmesg du echo env expr false find free grep head hexdump hostname id kill killall ln ls mkdir mknod mktemp mount mv nc " +
-	"nproc od pgrep pidof ping ps printf pwd readlink rm rmdir sed seq setsid sleep sort stat sync sysctl tail tar tee test time timeout top touch tr true umount uname uniq uptime usleep vi wc which xargs yes [")
+	"nproc od pgrep pidof ping ps printf pwd readlink rm rmdir sed seq setsid sleep sort stat stty sync sysctl tail tar tee test time timeout top touch tr true umount uname uniq uptime usleep vi wc which xargs yes [")
 
-// userlandSuite is the Debian release that a guest's programs come from. One release serves all amd64 kernels: the kernel's interface is stable, and its
-// index is fetched for the 6.1 kernel anyway.
+// userlandSuite is the Debian release that a guest's programs come from. One release serves all
+// amd64 kernels: the kernel's interface is stable, and its index is fetched for the 6.1 kernel
+// anyway.
 func userlandSuite(arch string) string {
 	if arch == "amd64" {
 		return "bookworm"

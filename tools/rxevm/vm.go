@@ -170,7 +170,8 @@ func (v *vm) accel() string {
 	return "software emulation"
 }
 
-// environ is the environment of every job: what identifies the guest to tests, and the usual variables.
+// environ is the environment of every job: what identifies the guest to tests, and the usual
+// variables.
 func (v *vm) environ() []string {
 	accel := "tcg"
 	if v.machine.kvm {
@@ -266,7 +267,8 @@ func (v *vm) frame(f frame) error {
 	return nil
 }
 
-// write passes output on and keeps the first error: a broken pipe must not stop the guest's other jobs.
+// write passes output on and keeps the first error: a broken pipe must not stop the guest's other
+// jobs.
 func (j *hostJob) write(w io.Writer, p []byte) {
 	if w == nil {
 		return
@@ -367,7 +369,8 @@ func (s started) kill() {
 	_ = s.v.out.write(frameKill, s.id, nil) // A guest that is gone has no processes.
 }
 
-// run runs one job to its end. When the context ends first, the job is killed, so that the guest is free for the next one.
+// run runs one job to its end. When the context ends first, the job is killed, so that the guest is
+// free for the next one.
 func (v *vm) run(ctx context.Context, j job, x jobIO) (int, error) {
 	s, err := v.start(j, x)
 	if err != nil {
@@ -399,8 +402,9 @@ func (v *vm) readFile(ctx context.Context, path string) (string, error) {
 	return b.String(), err
 }
 
-// close ends the guest and returns what was wrong with it: kernel complaints, leaked objects, a guest that did not end by itself. A guest whose
-// context has ended is only killed: the job that was running has reported that already.
+// close ends the guest and returns what was wrong with it: kernel complaints, leaked objects, a
+// guest that did not end by itself. A guest whose context has ended is only killed: the job that
+// was running has reported that already.
 func (v *vm) close(ctx context.Context) error {
 	defer v.emu.kill()
 	if ctx.Err() != nil {

@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newTestVM joins the host's and the guest's half of the protocol in one process, without an emulator. Jobs run on this machine.
+// newTestVM joins the host's and the guest's half of the protocol in one process, without an
+// emulator. Jobs run on this machine.
 func newTestVM(t *testing.T) *vm {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
