@@ -218,7 +218,7 @@ func (s Span) err() error {
 }
 
 // maxMessage is the longest message of any transport: 2^31 bytes.
-const maxMessage = 1 << 31
+const maxMessage uint64 = 1 << 31
 
 // Remote is a memory region of the peer, as the peer described it: an address
 // in the peer's process, a length in bytes and the key. Send it over a
