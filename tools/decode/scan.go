@@ -29,7 +29,7 @@ func Scan(r io.Reader, found func(*Finding) error, note func(Note)) error {
 		}
 		// The line after a hit is looked at in any case: it may be the
 		// rest of it.
-		if s.pass(line) || len(s.text) > 0 || s.dumps.wrapped != nil || s.dumps.maybeStar(line) {
+		if s.open(line) || s.pass(line) {
 			buf = clean(buf, line)
 			s.line(buf, l.number, l.cut)
 		}
@@ -67,8 +67,16 @@ func newScanner(found func(*Finding) error, note func(Note), pass func([]byte) b
 	return s
 }
 
+// open says that a line may be the rest of one before, whatever is in it.
+func (s *scanner) open(line []byte) bool {
+	return len(s.text) > 0 || s.dumps.wrapped != nil || s.dumps.maybeStar(line)
+}
+
 // line takes a cleaned line, or a piece of one that is cut there.
 func (s *scanner) line(line []byte, number int, cut bool) {
+	if !s.open(line) && !s.pass(line) {
+		return
+	}
 	s.dumps.expire(number)
 	s.queue.expire(number)
 	rs := rows(line)
