@@ -11,7 +11,7 @@ func clean(dst, line []byte) []byte {
 		case c >= ' ' && c < 0x7f:
 			dst = append(dst, c)
 			i++
-		case c == 0x1b:
+		case c == 0x1b && i+1 < len(line) && line[i+1] == '[':
 			i += escape(line[i:])
 		case c < 0x80:
 			dst = append(dst, ' ')
@@ -29,9 +29,6 @@ func clean(dst, line []byte) []byte {
 
 // escape returns the length of the terminal control sequence at the start of b.
 func escape(b []byte) int {
-	if len(b) < 2 || b[1] != '[' {
-		return 1
-	}
 	for i := 2; i < len(b); i++ {
 		if b[i] >= '@' && b[i] <= '~' {
 			return i + 1

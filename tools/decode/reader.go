@@ -11,8 +11,8 @@ const (
 	// lines come in pieces, cut at a blank, that the rest of the package
 	// treats like a line that a mail program has wrapped.
 	longest = 32 << 10
-	// bufSize is how much is read at once.
-	bufSize = 256 << 10
+	// bufSize is how much is held at once.
+	bufSize = 2 * longest
 )
 
 // lines splits a stream into lines in bounded memory.
@@ -44,10 +44,7 @@ func (l *lines) next() (line []byte, ok bool) {
 			return b[:i], true
 		}
 		if len(b) >= longest {
-			n := longest
-			if i := bytes.LastIndexByte(b[:longest], ' '); i >= longest/2 {
-				n = i + 1
-			}
+			n := cutAt(b[:longest])
 			l.start += n
 			l.cut = true
 			return b[:n], true
@@ -59,6 +56,32 @@ func (l *lines) next() (line []byte, ok bool) {
 		}
 		l.fill()
 	}
+}
+
+// cutAt finds where to cut a piece off a long line: before a word, best before
+// one that is no byte of a dump.
+func cutAt(b []byte) int {
+	const back = 4 << 10
+	blank := 0
+	for i := len(b) - 1; i > len(b)-back; i-- {
+		if b[i-1] != ' ' || b[i] == ' ' {
+			continue
+		}
+		if blank == 0 {
+			blank = i
+		}
+		end := i
+		for end < len(b) && isHex(b[end]) {
+			end++
+		}
+		if end < len(b) && b[end] != ' ' {
+			return i
+		}
+	}
+	if blank > 0 {
+		return blank
+	}
+	return len(b)
 }
 
 // fill reads more behind what is there.
