@@ -22,6 +22,8 @@ type chromium struct {
 	cmd     *exec.Cmd
 	in      io.Writer
 	session string
+	width   int
+	height  int
 
 	mu      sync.Mutex
 	next    int
@@ -213,6 +215,13 @@ func (c *chromium) wait(expression string) {
 	c.t.Fatalf("not within a minute: %s", expression)
 }
 
+// screen sets the size of the browser's window, in CSS pixels.
+func (c *chromium) screen(width, height int) {
+	c.t.Helper()
+	c.call(nil, "Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false})
+}
+
 // shot writes a picture of the page into the directory that the environment
 // variable names, if it does.
 func (c *chromium) shot(name string) {
@@ -221,8 +230,13 @@ func (c *chromium) shot(name string) {
 	if dir == "" {
 		return
 	}
+	// The whole page: a screen that is as high as it.
+	var height int
+	c.eval(&height, "document.documentElement.scrollHeight")
+	c.screen(c.width, height)
 	var r struct{ Data []byte }
-	c.call(&r, "Page.captureScreenshot", map[string]any{"captureBeyondViewport": true})
+	c.call(&r, "Page.captureScreenshot", map[string]any{})
+	c.screen(c.width, c.height)
 	if err := os.WriteFile(filepath.Join(dir, name), r.Data, 0o644); err != nil {
 		c.t.Fatal(err)
 	}

@@ -125,8 +125,8 @@ func TestPage(t *testing.T) {
 	}{{"narrow", 380, 800}, {"wide", 1280, 900}} {
 		t.Run(size.name, func(t *testing.T) {
 			c.t = t
-			c.call(nil, "Emulation.setDeviceMetricsOverride", map[string]any{
-				"width": size.width, "height": size.height, "deviceScaleFactor": 1, "mobile": false})
+			c.width, c.height = size.width, size.height
+			c.screen(size.width, size.height)
 			c.call(nil, "Page.navigate", map[string]any{"url": srv.URL})
 			c.wait("document.getElementById('summary')?.textContent.startsWith('Paste something')")
 
@@ -201,8 +201,8 @@ func (c *chromium) shows(selector, text string) {
 func (c *chromium) fits() {
 	c.t.Helper()
 	var wide []string
-	c.eval(&wide, "[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.classList.contains('hidden')).map((e) => e.tagName + '.' + e.className)"+
-		".concat(document.documentElement.scrollWidth > innerWidth ? ['page ' + document.documentElement.scrollWidth] : [])")
+	c.eval(&wide, "[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.classList.contains('hidden')).map((e) => e.tagName + '.' + e.className)"+
+		".concat(document.documentElement.scrollWidth > document.documentElement.clientWidth ? ['page ' + document.documentElement.scrollWidth] : [])")
 	if len(wide) > 0 {
 		c.t.Errorf("wider than the screen: %v", wide)
 	}
