@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -28,8 +29,8 @@ func FuzzDecodeText(f *testing.F) {
 }
 
 func checkText(t *testing.T, text string) {
-	if len(text) > longest/2 {
-		return // the slow decoder does not cut lines into pieces
+	if len(text) > 8<<10 {
+		return // the slow decoder is slow, and does not cut lines into pieces
 	}
 	var found []*Finding
 	var notes []Note
@@ -49,7 +50,8 @@ func checkText(t *testing.T, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Close(); err != nil {
+	report.File("another")
+	if err := errors.Join(j.Close(), report.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if !json.Valid(array.Bytes()) {
@@ -70,6 +72,20 @@ func checkText(t *testing.T, text string) {
 		checkFinding(t, f, lines)
 	}
 	checkPlainDumps(t, text)
+	checkPieces(t, text, lines)
+}
+
+// checkPieces reads the text as if lines were long: what is found then may be
+// less, but must be sound.
+func checkPieces(t *testing.T, text string, lines int) {
+	t.Helper()
+	err := scan(newLines(strings.NewReader(text), 192), func(f *Finding) error {
+		checkFinding(t, f, lines)
+		return nil
+	}, func(Note) {})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // checkFinding holds a finding against what must be true of any.

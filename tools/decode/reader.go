@@ -6,18 +6,14 @@ import (
 	"io"
 )
 
-const (
-	// longest is how much of a line is looked at in one piece. Longer
-	// lines come in pieces, cut at a blank, that the rest of the package
-	// treats like a line that a mail program has wrapped.
-	longest = 32 << 10
-	// bufSize is how much is held at once.
-	bufSize = 2 * longest
-)
+// longest is how much of a line is looked at in one piece. Longer lines come in
+// pieces, cut between words.
+const longest = 32 << 10
 
 // lines splits a stream into lines in bounded memory.
 type lines struct {
 	r          io.Reader
+	piece      int // the longest piece of a line
 	buf        []byte
 	start, end int
 	eof        bool
@@ -26,8 +22,8 @@ type lines struct {
 	cut        bool // the piece that next returned last was not the end of its line
 }
 
-func newLines(r io.Reader) *lines {
-	return &lines{r: r, buf: make([]byte, bufSize)}
+func newLines(r io.Reader, piece int) *lines {
+	return &lines{r: r, piece: piece, buf: make([]byte, 2*piece)}
 }
 
 // next returns the next line, or piece of one, without its newline. The bytes
@@ -38,13 +34,13 @@ func (l *lines) next() (line []byte, ok bool) {
 	}
 	for {
 		b := l.buf[l.start:l.end]
-		if i := bytes.IndexByte(b[:min(len(b), longest)], '\n'); i >= 0 {
+		if i := bytes.IndexByte(b[:min(len(b), l.piece)], '\n'); i >= 0 {
 			l.start += i + 1
 			l.cut = false
 			return b[:i], true
 		}
-		if len(b) >= longest {
-			n := cutAt(b[:longest])
+		if len(b) >= l.piece {
+			n := cutAt(b[:l.piece])
 			l.start += n
 			l.cut = true
 			return b[:n], true
@@ -61,9 +57,8 @@ func (l *lines) next() (line []byte, ok bool) {
 // cutAt finds where to cut a piece off a long line: before a word, best before
 // one that is no byte of a dump.
 func cutAt(b []byte) int {
-	const back = 4 << 10
 	blank := 0
-	for i := len(b) - 1; i > len(b)-back; i-- {
+	for i := len(b) - 1; i > len(b)-len(b)/8; i-- {
 		if b[i-1] != ' ' || b[i] == ' ' {
 			continue
 		}
@@ -86,7 +81,7 @@ func cutAt(b []byte) int {
 
 // fill reads more behind what is there.
 func (l *lines) fill() {
-	if len(l.buf)-l.end < longest {
+	if len(l.buf)-l.end < l.piece {
 		copy(l.buf, l.buf[l.start:l.end])
 		l.end -= l.start
 		l.start = 0

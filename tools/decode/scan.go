@@ -1,8 +1,6 @@
 package decode
 
-import (
-	"io"
-)
+import "io"
 
 // Note is something about the text that is no finding: half a dump, a device
 // that is not mlx5.
@@ -19,8 +17,11 @@ type Note struct {
 // more than a few hundred kilobytes, however long text or lines are. An error
 // is that of the reader, or of found, which stops the scan.
 func Scan(r io.Reader, found func(*Finding) error, note func(Note)) error {
+	return scan(newLines(r, longest), found, note)
+}
+
+func scan(l *lines, found func(*Finding) error, note func(Note)) error {
 	s := newScanner(found, note, filter().match)
-	l := newLines(r)
 	var buf []byte
 	for s.err == nil {
 		line, ok := l.next()
