@@ -89,10 +89,6 @@ func matches(p byte, class uint8) bool {
 		return class == classZero
 	case '!':
 		return class == classHidden
-	case ':':
-		return class == classColon
-	case ',':
-		return class == classComma
 	case '[':
 		return class == classBracket
 	}

@@ -309,7 +309,7 @@ func readEvent(t []token, i int, w string) hit {
 	}
 	v := uint64(eventNames[name])
 	for _, n := range t[j+1 : j+4] {
-		if n.kind != tokNumber || n.value > 0xff {
+		if !n.hex || n.value > 0xff {
 			return hit{}
 		}
 		v = v<<8 | n.value

@@ -94,7 +94,7 @@ func readRow(line []byte, g group) (r row, next int, ok bool) {
 	digits := g.end - g.start
 	colon := g.end < len(line) && line[g.end] == ':'
 	dump := false // an offset without colon, as od and hexdump write it
-	if !colon && (digits == 7 || digits == 8) {
+	if !colon && digits >= 6 && digits <= 8 {
 		if h, _, ok := readGroup(line, skipBlanks(line, g.end)); ok && isBlank(line, g.end) {
 			d := h.end - h.start
 			dump = d == 2 || d == 4
@@ -125,7 +125,7 @@ func readRow(line []byte, g group) (r row, next int, ok bool) {
 		r.off, _ = strconv.ParseInt(string(line[groups[0].start:groups[0].end]), 16, 64)
 		groups = groups[1:]
 	}
-	if !plausibleRun(&r, len(groups), digits) {
+	if !plausibleRun(&r, len(groups), digits) || len(groups) < 4 && digits == 8 && r.off < 0 && g.from != g.start {
 		return r, next, false
 	}
 	for _, h := range groups {
@@ -167,7 +167,7 @@ func plausibleRun(r *row, groups, digits int) bool {
 	case 4:
 		return r.off >= 0 || groups == 8 || groups == 32
 	case 8:
-		return r.off >= 0 || groups%4 == 0 || groups < 4 && r.last
+		return r.off >= 0 || groups%4 == 0 || groups < 4 && r.last && (groups > 1 || r.alone)
 	case 32:
 		return r.alone || r.off >= 0
 	case 64:
