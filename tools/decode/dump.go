@@ -166,6 +166,7 @@ func (a *assembler) numbered(line int, key string, r row) *dump {
 		d := &dump{key: key, first: line, width: r.width}
 		if ok {
 			d.work, d.want, d.announced = h.work, h.want, !h.work
+			d.first = h.line
 		}
 		return a.add(d)
 	case r.off == 0x30 && r.width == 1 && len(r.data) == 16:
@@ -227,7 +228,7 @@ func (a *assembler) unnumbered(line int, key string, r row) *dump {
 	if r.width == 1 && len(r.data) < 8 {
 		return nil
 	}
-	announced := a.announced(key, line-gap, d)
+	announced, first := a.announced(key, line-gap, d)
 	switch {
 	case d == nil:
 	case announced > 0 || line-d.last > gap || d.size%16 != 0:
@@ -239,12 +240,16 @@ func (a *assembler) unnumbered(line int, key string, r row) *dump {
 	if announced == 0 && (len(r.data)%16 != 0 && len(r.data) != 8) {
 		return nil
 	}
-	return a.add(&dump{key: key, first: line, base: -1, width: r.width, announced: announced > 0, mixed: announced > 1})
+	if announced != 1 {
+		first = line
+	}
+	return a.add(&dump{key: key, first: first, base: -1, width: r.width, announced: announced > 0, mixed: announced > 1})
 }
 
 // announced takes the headers that stand between the last row of a dump, if
-// there is one, and a new row without offset, and counts them.
-func (a *assembler) announced(key string, after int, d *dump) (n int) {
+// there is one, and a new row without offset, counts them and returns the line
+// of the last.
+func (a *assembler) announced(key string, after int, d *dump) (n, line int) {
 	if d != nil {
 		after = max(after, d.last-1)
 	}
@@ -252,12 +257,13 @@ func (a *assembler) announced(key string, after int, d *dump) (n int) {
 	for _, h := range a.headers {
 		if !h.work && sameKey(h.key, key) && h.line > after && (d == nil || h.line >= d.last) {
 			n++
+			line = h.line
 		} else {
 			keep = append(keep, h)
 		}
 	}
 	a.headers = keep
-	return n
+	return n, line
 }
 
 // repeat fills a dump up to an offset with its last row.

@@ -20,7 +20,7 @@ var patterns = []string{
 	"bad_response", "memory_window_bind", "memory_bind_op", "memory_management_op",
 	"retry_count", "retry_exc", "ready_retry", "rnr_retry", "rdd_violation", "response_timeout",
 	"general_error", "invalid_ee", "operation_aborted", "aborted_error", "fatal_err",
-	"qp_#", "qp_0x",
+	"qp_#", "qp_0x", "kiblnd", "ib_srp",
 	"%%~%%~%%~%%", "%%%%%%%%~%%%%%%%%", "%%%%~%%%%~%%%%",
 	"0x%%~0x%%", "0x%%%%%%%%~",
 	"%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%%",

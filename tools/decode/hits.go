@@ -46,7 +46,7 @@ const (
 var keys = map[string]hitKind{
 	"vend": hitVendor, "vendor_err": hitVendor, "vendor_error": hitVendor, "vendor_syndrome": hitVendor,
 	"vendor_synd": hitVendor, "vendor_err_synd": hitVendor, "vendorerr": hitVendor, "vendorerror": hitVendor,
-	"vendor_code": hitVendor, "vendor_error_syndrome": hitVendor, "vendor_error_code": hitVendor, "vendor_err_code": hitVendor,
+	"vend_err": hitVendor, "vendor_code": hitVendor, "vendor_error_syndrome": hitVendor, "vendor_error_code": hitVendor, "vendor_err_code": hitVendor,
 	// perftest prints ibv_wc.vendor_err under this name.
 	"syndrom": hitVendor,
 	"synd":    hitSyndrome, "syndrome": hitSyndrome, "cqe_syndrome": hitSyndrome, "err_syndrome": hitSyndrome, "error_syndrome": hitSyndrome,
@@ -85,6 +85,13 @@ func readHits(t []token) []hit {
 		h.at = i
 		out = append(out, h)
 		switch h.kind {
+		case hitPhrase, hitName:
+			// The kernel's NFS: "transport retry counter exceeded (12/0x81)".
+			if n := opening(t, h.next); n+5 <= len(t) && t[n+1].value == h.value && t[n+2].text == "/" && t[n+3].hex && t[n+4].text == ")" {
+				out[len(out)-1].sure = true
+				h.next = n + 5
+				out = append(out, hit{kind: hitVendor, value: t[n+3].value, hex: true, name: "(/)", at: n + 3, next: h.next})
+			}
 		case hitIndex:
 			// UCX: "wqe[0]: SEND s--".
 			if op, ok := operations[word(t, h.next+1)]; ok && word(t, h.next) == ":" {
@@ -148,6 +155,10 @@ func readKeyed(t []token, i int, w string) hit {
 	kind, name, at := keys[w], w, i+1
 	prev := word(t, i-1)
 	switch w {
+	case "kiblnd_tx_complete":
+		return hit{kind: hitSide, value: uint64(cq.SendSide), name: w, next: i + 1}
+	case "kiblnd_rx_complete":
+		return hit{kind: hitSide, value: uint64(cq.RecvSide), name: w, next: i + 1}
 	case "vendor", "hw":
 		switch two := word(t, i+1); two {
 		case "err", "error", "syndrome", "synd", "syndrom", "code", "err_synd":
@@ -173,6 +184,12 @@ func readKeyed(t []token, i int, w string) hit {
 		if next := word(t, i+1); next == "num" || next == "number" || next == "id" {
 			name, at = "qp "+next, i+2
 		}
+	case "failed":
+		// Lustre's o2iblnd: "kiblnd_tx_complete()) Tx -> ... failed 12".
+		if !lustre(t[:i]) {
+			return hit{}
+		}
+		kind = hitStatus
 	case "wqe":
 		return readIndex(t, i)
 	case "opcode":
@@ -200,10 +217,24 @@ func readKeyed(t []token, i int, w string) hit {
 		// UCX prints type and code as one.
 		h.name, h.value, h.next = "hw_synd/", n.value&0xff<<8|t[next+1].value&0xff, next+2
 	}
+	if name == "vend_err" && !n.hex {
+		// The iSER target prints it in hexadecimal without saying so.
+		h.value, _ = strconv.ParseUint(n.text, 16, 32)
+	}
 	if name == "cqe error" && n.value >= 0xc && n.value <= 0xe && word(t, next) == "(" {
 		h.kind = hitCQEOpcode
 	}
 	return h
+}
+
+// lustre says that a line is one of o2iblnd about a completion.
+func lustre(t []token) bool {
+	for _, x := range t {
+		if x.text == "kiblnd_tx_complete" || x.text == "kiblnd_rx_complete" {
+			return true
+		}
+	}
+	return false
 }
 
 // readIndex reads wqe[n].
@@ -259,21 +290,30 @@ func readPhrase(t []token, i int, w string) hit {
 		}
 		h = hit{kind: hitName, value: uint64(s), name: "name", next: i + 1}
 	}
-	for j := h.next; j < len(t) && j < h.next+4; j++ {
-		if t[j].text == "(" && j+2 < len(t) && t[j+1].kind == tokNumber && t[j+2].text == ")" {
-			if t[j+1].value == h.value {
-				h.sure, h.next = true, j+3
-			}
-			break
+	if j := opening(t, h.next); j+2 < len(t) && t[j+1].kind == tokNumber && t[j+2].text == ")" && t[j+1].value == h.value {
+		h.sure, h.next = true, j+3
+	}
+	if i >= 4 && t[i-1].text == ":" && t[i-2].text == ")" && t[i-3].kind == tokNumber && t[i-4].text == "(" {
+		h.sure = h.sure || t[i-3].value == h.value
+	}
+	// "prov_errno: 12 (transport retry counter exceeded)"
+	if i >= 2 && t[i-1].text == "(" && t[i-2].kind == tokNumber {
+		h.sure = h.sure || t[i-2].value == h.value
+	}
+	return h
+}
+
+// opening finds the parenthesis that follows within a few words, or the end.
+func opening(t []token, i int) int {
+	for j := i; j < len(t) && j < i+4; j++ {
+		if t[j].text == "(" {
+			return j
 		}
 		if t[j].kind != tokWord {
 			break
 		}
 	}
-	if i >= 4 && t[i-1].text == ":" && t[i-2].text == ")" && t[i-3].kind == tokNumber && t[i-4].text == "(" {
-		h.sure = h.sure || t[i-3].value == h.value
-	}
-	return h
+	return len(t)
 }
 
 func wordsAt(t []token, i int, words []string) bool {

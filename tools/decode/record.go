@@ -55,7 +55,7 @@ func readPart(out *lineText, t []token, text []byte, at span, more bool) {
 		}
 		c := readContext(t[from:to])
 		var f *Finding
-		if !c.command && !c.mthca {
+		if !c.command && !c.mthca && !c.event {
 			f = makeFinding(run, c)
 		}
 		if f != nil {
@@ -102,6 +102,9 @@ func (c context) tell(out *lineText, at span, key string, t []token, f *Finding)
 	case c.command && c.syndrome:
 		out.notes = append(out.notes, Note{Line: at.line, Refused: true,
 			Text: "a firmware command failed; its 32-bit syndrome is none of a completion and is refused here"})
+	case c.event:
+		out.notes = append(out.notes, Note{Line: at.line, Refused: true, Text: "a completion queue failed itself" + leftover(t) +
+			", most often by overflow: it is not as deep as its queues need. Its syndrome is of an event, not of a completion, and is refused here"})
 	case c.mthca:
 		out.notes = append(out.notes, Note{Line: at.line, Refused: true,
 			Text: "a completion error of an mthca device (InfiniHost): not mlx5, refused"})
@@ -119,6 +122,7 @@ type context struct {
 	wqe        bool // it goes on about a failed work request, as UCX does
 	code       bool // it is source code
 	command    bool // a firmware command
+	event      bool // a completion queue that failed itself
 	syndrome   bool // the word
 	mthca      bool
 	announces  bool // a dump of an error CQE follows
@@ -137,7 +141,8 @@ func readContext(t []token) (c context) {
 		}
 		next := word(t, i+1)
 		switch w := x.text; w {
-		case "completion", "completions", "wc", "wr_id", "wrid", "prov_err", "dto", "ibv_poll_cq", "ib_wc", "ibv_wc":
+		case "completion", "completions", "wc", "wr_id", "wrid", "prov_err", "dto", "ibv_poll_cq", "ib_wc", "ibv_wc",
+			"kiblnd_tx_complete", "kiblnd_rx_complete", "ib_srp":
 			c.completion = true
 		case "cqe", "cqes":
 			c.completion, c.cqe = true, true
@@ -151,6 +156,7 @@ func readContext(t []token) (c context) {
 			}
 		case "cq":
 			p := word(t, i-1)
+			c.event = c.event || next == "error" && word(t, i+2) == "on" && word(t, i+3) == "cqn"
 			c.completion = c.completion || next == "error" || p == "on" || p == "polling" || p == "hp" || p == "lp" || p == "poll"
 		case "polling", "poll":
 			c.completion = c.completion || next == "cq"

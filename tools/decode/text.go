@@ -127,24 +127,29 @@ func es(n int) string {
 	return "e"
 }
 
-// full writes an explanation. What an error means is said once.
+// full writes an explanation.
 func (t *Text) full(e Explanation) {
 	t.printf("\n%s: %s\n", t.place(e.Where), e.Title)
 	if e.Role != "" {
 		t.para("  ", e.Role)
 	}
+	t.meaning(e)
 	for _, f := range e.Facts {
 		t.fact(f)
 	}
 	for _, n := range e.Notes {
-		t.para("  note: ", n)
+		t.para("    note         ", n)
 	}
-	if key := e.Means + strings.Join(e.Look, ""); t.told[key] {
+}
+
+// meaning writes what an error means, once for all like it.
+func (t *Text) meaning(e Explanation) {
+	key := e.Means + strings.Join(e.Look, "")
+	if t.told[key] {
 		t.printf("  What it means and what to look at: as above.\n")
 		return
-	} else if e.Means != "" {
-		t.told[key] = true
 	}
+	t.told[key] = true
 	t.para("  What it usually means: ", e.Means)
 	if len(e.Look) > 0 {
 		t.printf("  Look at first:\n")
@@ -152,17 +157,18 @@ func (t *Text) full(e Explanation) {
 	for i, l := range e.Look {
 		t.para(fmt.Sprintf("    %d. ", i+1), l)
 	}
+	t.printf("  In detail:\n")
 }
 
 func (t *Text) fact(f Fact) {
 	const column = 13
-	t.para(fmt.Sprintf("  %-*s", column, f.Name), f.Value)
+	t.para(fmt.Sprintf("    %-*s", column, f.Name), f.Value)
 }
 
 // para writes a paragraph, wrapped, with a hanging indent.
 func (t *Text) para(lead, text string) {
 	indent := len(lead)
-	if indent > 16 {
+	if indent > 18 {
 		indent = 4
 	}
 	line := lead
