@@ -51,6 +51,10 @@ type SendRing interface {
 	// Rollback takes the last n requests back, published or not. The caller
 	// knows that the device has not looked at them.
 	Rollback(n uint32)
+	// Empty says whether the device is done with all that was published,
+	// though completions may still be on their way. Any goroutine may call
+	// it.
+	Empty() bool
 }
 
 // RecvRing is the receive queue of a provider. One goroutine at a time uses it.
@@ -62,6 +66,8 @@ type RecvRing interface {
 	Publish()
 	// Rollback takes the last n requests back, which were not published.
 	Rollback(n uint32)
+	// Empty is as in SendRing.
+	Empty() bool
 }
 
 // CompletionRing is the completion queue of a provider. One goroutine at a time

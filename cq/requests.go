@@ -179,25 +179,44 @@ func (r *Requests) advance(head uint32) {
 	StoreRelease32(&r.head, head)
 }
 
+// Idle says whether every posted request has ended. Any goroutine may call it.
+func (r *Requests) Idle() bool { return r.Vacant() == int(r.depth) }
+
+// Vacant is how many more requests could be posted if none were staged. Any
+// goroutine may call it.
+func (r *Requests) Vacant() int {
+	// The head comes first: it only grows, and never past the tail, so what
+	// a late tail shows is at most too little room.
+	head := atomic.LoadUint32(&r.head)
+	return int(r.depth - (atomic.LoadUint32(&r.tail) - head))
+}
+
 // Outstanding is how many posted requests have not ended. Poller's side.
 func (r *Requests) Outstanding() uint32 { return atomic.LoadUint32(&r.tail) - r.head }
 
 // Abandon ends at most len(wcs) of the outstanding requests, oldest first, as
-// flushed and synthetic: the device will not end them. It returns how many it
-// wrote and whether none is left. Poller's side.
-func (r *Requests) Abandon(wcs []WC) (n int, done bool) {
+// flushed and synthetic: the device will not end them. Quiet ones end without a
+// completion if carried: the device has carried out all that it did not report
+// otherwise. It returns how many it wrote and whether none is left. Poller's
+// side.
+func (r *Requests) Abandon(wcs []WC, carried bool) (n int, done bool) {
 	head, tail := r.head, atomic.LoadUint32(&r.tail)
-	for head != tail && n < len(wcs) {
+	for ; head != tail; head++ {
 		s := &r.slots[head&r.mask]
-		if s.state != slotFree {
+		switch {
+		case s.state == slotFree:
+			r.gaps--
+		case s.state == slotQuiet && carried:
+			s.state = slotFree
+		case n == len(wcs):
+			StoreRelease32(&r.head, head)
+			return n, false
+		default:
 			wcs[n] = WC{ID: s.id, QPN: r.qpn, Status: StatusFlushed, Side: r.side, Flags: FlagSynthetic}
 			s.state = slotFree
 			n++
-		} else {
-			r.gaps--
 		}
-		head++
 	}
 	StoreRelease32(&r.head, head)
-	return n, head == tail
+	return n, true
 }

@@ -139,7 +139,7 @@ func TestRequestsAbandon(t *testing.T) {
 	var wcs [5]WC
 	var got []uint64
 	for {
-		n, done := r.Abandon(wcs[:])
+		n, done := r.Abandon(wcs[:], false)
 		for _, w := range wcs[:n] {
 			if w.Status != StatusFlushed || w.Flags&FlagSynthetic == 0 || w.Side != RecvSide || w.QPN != 5 {
 				t.Fatalf("abandoned as %+v", w)
@@ -161,6 +161,30 @@ func TestRequestsAbandon(t *testing.T) {
 	}
 	if r.Room() != 8 {
 		t.Errorf("Room %d, want 8", r.Room())
+	}
+}
+
+// Quiet requests that the device carried out end without a word; what it did not
+// carry out does not.
+func TestRequestsAbandonCarried(t *testing.T) {
+	var st State
+	r := NewRequests(8, SendSide, 5, &st)
+	r.Stage(1, OpWrite, 0, true)
+	r.Stage(2, OpWrite, 0, false)
+	r.Stage(3, OpWrite, 0, true)
+	r.Commit()
+	var wcs [4]WC
+	if r.Idle() || r.Vacant() != 5 {
+		t.Errorf("idle %v, room for %d", r.Idle(), r.Vacant())
+	}
+	if n, done := r.Abandon(wcs[:0], true); n != 0 || done {
+		t.Errorf("without a place: %d, %v", n, done)
+	}
+	if n, done := r.Abandon(wcs[:], true); n != 1 || !done || wcs[0].ID != 2 {
+		t.Errorf("%d, %v, %+v", n, done, wcs[0])
+	}
+	if !r.Idle() {
+		t.Error("not idle")
 	}
 }
 

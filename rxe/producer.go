@@ -42,3 +42,7 @@ func (p *producer) capacity() int { return int(p.ring.mask) }
 func (p *producer) space() int {
 	return int(p.ring.mask - (p.next-p.ring.loadConsumer())&p.ring.mask)
 }
+
+// empty says whether the driver has taken all that was published. Any goroutine
+// may ask.
+func (p *producer) empty() bool { return p.ring.loadProducer() == p.ring.loadConsumer() }

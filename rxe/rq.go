@@ -71,3 +71,7 @@ func (q *RQ) Capacity() int { return q.capacity() }
 // Space is how many receives can be Put now, as the driver says. It is from 0
 // to Capacity whatever the driver says.
 func (q *RQ) Space() int { return q.space() }
+
+// Empty says whether the driver is done with all requests that were published.
+// Any goroutine may call it.
+func (q *RQ) Empty() bool { return q.empty() }

@@ -145,3 +145,7 @@ func (q *SQ) Capacity() int { return q.capacity() }
 // Space is how many requests can be Put now, as the driver says. It is from 0
 // to Capacity whatever the driver says.
 func (q *SQ) Space() int { return q.space() }
+
+// Empty says whether the driver is done with all requests that were published.
+// Any goroutine may call it.
+func (q *SQ) Empty() bool { return q.empty() }

@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,8 +13,9 @@ import (
 type mailbox struct {
 	mu      sync.Mutex
 	tombs   []tomb
-	orphans []*cq.Requests // requests that the device will not end
-	dead    error          // what Poll returns once all else is delivered
+	orphans []orphan
+	waiters []roomWaiter
+	dead    error // what Poll returns once all else is delivered
 }
 
 // tomb is a closed QP some of whose completions may still be in the ring. They
@@ -22,6 +24,19 @@ type tomb struct {
 	index   *userIndex
 	credits int    // completions that the QP had claimed on this CQ
 	lap     uint32 // value of ring.Consumed at which a lap is over
+}
+
+// orphan is requests that the device will not end any more.
+type orphan struct {
+	requests *cq.Requests
+	carried  bool // see cq.Requests.Abandon
+}
+
+// roomWaiter wants to know when so many requests can be posted.
+type roomWaiter struct {
+	requests *cq.Requests
+	n        int
+	ready    chan struct{}
 }
 
 // userIndex is the place of a QP in the device's look-up table. It is free
@@ -41,10 +56,18 @@ func (u *userIndex) passed() {
 
 // bury leaves a closed QP to the poller; or, when the ring is empty by now,
 // forgets it at once. The kernel has destroyed the QP: no completion of it will
-// be added.
-func (m *mailbox) bury(q *CQ, index *userIndex, credits int) {
+// be added, and the ends of its requests are nobody's business any more.
+func (m *mailbox) bury(q *CQ, index *userIndex, credits int, gone ...*cq.Requests) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return slices.Contains(gone, o.requests) })
+	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool {
+		if !slices.Contains(gone, w.requests) {
+			return false
+		}
+		close(w.ready)
+		return true
+	})
 	if q.state.Load()&cq.Closed != 0 || q.ring.Empty() {
 		q.returnCredits(credits)
 		index.passed()
@@ -55,9 +78,9 @@ func (m *mailbox) bury(q *CQ, index *userIndex, credits int) {
 }
 
 // adopt leaves requests to the poller whose ends the device will not report.
-func (m *mailbox) adopt(q *CQ, r *cq.Requests) {
+func (m *mailbox) adopt(q *CQ, r *cq.Requests, carried bool) {
 	m.mu.Lock()
-	m.orphans = append(m.orphans, r)
+	m.orphans = append(m.orphans, orphan{r, carried})
 	q.state.Set(cq.Mail)
 	m.mu.Unlock()
 	q.wakeWaiter()
@@ -72,6 +95,27 @@ func (m *mailbox) kill(q *CQ, err error) {
 	}
 	m.mu.Unlock()
 	q.wakeWaiter()
+}
+
+// watch returns a channel that is closed when n more requests can be posted, or
+// never again.
+func (m *mailbox) watch(q *CQ, r *cq.Requests, n int) <-chan struct{} {
+	w := roomWaiter{r, n, make(chan struct{})}
+	m.mu.Lock()
+	m.waiters = append(m.waiters, w)
+	q.state.Set(cq.Mail)
+	m.mu.Unlock()
+	// The poller may have made room before it could see the waiter, and may
+	// sleep now: let it look.
+	q.wakeWaiter()
+	return w.ready
+}
+
+// unwatch forgets a watch.
+func (m *mailbox) unwatch(ready <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool { return w.ready == ready })
 }
 
 // read is the poller's turn. It delivers ends that the library makes up, once
@@ -97,19 +141,28 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC, drained bool) (n int, err error) {
 	clear(m.tombs[len(keep):])
 	m.tombs = keep
 	if drained {
-		for len(m.orphans) > 0 && n < len(wcs) {
-			k, done := m.orphans[0].Abandon(wcs[n:])
+		for len(m.orphans) > 0 {
+			o := m.orphans[0]
+			k, done := o.requests.Abandon(wcs[n:], o.carried)
 			n += k
-			if done {
-				m.orphans = m.orphans[1:]
+			if !done {
+				break
 			}
+			m.orphans = m.orphans[1:]
 		}
 	}
-	if len(m.tombs) == 0 && len(m.orphans) == 0 {
-		q.state.Clear(cq.Mail)
-		if n == 0 {
-			err = m.dead
+	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool {
+		if w.requests.Vacant() < w.n {
+			return false
 		}
+		close(w.ready)
+		return true
+	})
+	if len(m.tombs) == 0 && len(m.orphans) == 0 && len(m.waiters) == 0 {
+		q.state.Clear(cq.Mail)
+	}
+	if n == 0 && len(m.orphans) == 0 {
+		err = m.dead
 	}
 	return n, err
 }
@@ -121,7 +174,10 @@ func (m *mailbox) abandon(q *CQ) {
 	for _, t := range m.tombs {
 		t.index.passed()
 	}
-	m.tombs, m.orphans = nil, nil
+	for _, w := range m.waiters {
+		close(w.ready)
+	}
+	m.tombs, m.orphans, m.waiters = nil, nil, nil
 }
 
 // claimCredits counts n more completions that may be outstanding on the queue.

@@ -48,9 +48,11 @@ type QP struct {
 	sq      SendQueue
 	rq      RecvQueue
 
-	closing atomic.Bool
+	closing atomic.Bool   // Close was called
+	ending  atomic.Bool   // nothing more may be posted: Close or Shutdown
 	state   atomic.Uint32 // QPState
 	modify  sync.Mutex    // one state change at a time
+	carried bool          // the device has carried out all sends; guarded by modify
 }
 
 // QPOptions are the choices of NewQP. CQ, or both SendCQ and RecvCQ, are
@@ -352,6 +354,7 @@ func (qp *QP) Close() error {
 
 func (qp *QP) free() error {
 	qp.closing.Store(true)
+	qp.ending.Store(true)
 	// A Flush that began before has rung its doorbell once this lock was had.
 	qp.sq.bell.mu.Lock()
 	qp.sq.bell.mu.Unlock() //nolint:staticcheck // waiting is the purpose
@@ -361,7 +364,7 @@ func (qp *QP) free() error {
 	// rings already hits the tombstone.
 	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Closed: true})
 	for _, c := range qp.claims() {
-		c.cq.mailbox.bury(c.cq, qp.index, c.n)
+		c.cq.mailbox.bury(c.cq, qp.index, c.n, qp.sq.requests, qp.rq.requests)
 	}
 	qp.unmap()
 	return err

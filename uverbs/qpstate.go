@@ -157,6 +157,9 @@ func AttrDLID(lid uint16) QPAttr {
 // transition asks for. Connect and Handshake do it for you; this is for those
 // who need another path. The kernel says EINVAL for an attribute too many or
 // too few, and Modify then says which the transition takes.
+//
+// Going to RESET ends all outstanding requests as flushed, through Poll; the
+// queue pair leaves RESET only when all have been polled.
 func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
 	if qp.closing.Load() {
 		return fmt.Errorf("goverbs: %s: modify QP %d to %v: %w", qp.dev.info.Name, qp.qpn, to, os.ErrClosed)
@@ -172,11 +175,21 @@ func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
 	qp.modify.Lock()
 	defer qp.modify.Unlock()
 	from := QPState(qp.state.Load())
+	if from == StateReset && to != StateReset && !(qp.sq.requests.Idle() && qp.rq.requests.Idle()) {
+		return fmt.Errorf("goverbs: %s: modify QP %d from %v to %v: %w: requests from before the reset have not come to their ends: poll the CQ", qp.dev.info.Name, qp.qpn, from, to, ErrState)
+	}
 	err := qp.dev.call(fmt.Sprintf("modify QP %d from %v to %v", qp.qpn, from, to), newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_MODIFY_QP, m.Bytes(), nil))
 	if err != nil {
 		return explainModify(err, from, to)
 	}
 	qp.state.Store(uint32(to))
+	if to == StateReset {
+		// The device has forgotten what was posted; completions that are in
+		// the rings already come before the ends that the library makes up.
+		qp.sendCQ.mailbox.adopt(qp.sendCQ, qp.sq.requests, qp.carried)
+		qp.recvCQ.mailbox.adopt(qp.recvCQ, qp.rq.requests, false)
+		qp.carried = false
+	}
 	return nil
 }
 

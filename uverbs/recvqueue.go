@@ -15,6 +15,7 @@ type RecvQueue struct {
 	ring     cq.RecvRing
 	requests *cq.Requests
 	err      error
+	flushing uint32 // 1 inside Flush; see QP.end
 
 	sges   []cq.SGE // of the request under construction
 	length uint64   // of all of them, bytes
@@ -90,15 +91,16 @@ func (q *RecvQueue) fail(err error) {
 // Flush hands the staged receives to the device. It does not enter the kernel.
 func (q *RecvQueue) Flush() error {
 	n := q.requests.Staged()
-	if q.err != nil || q.qp.closing.Load() || !q.qp.receives() {
+	cq.StoreRelease32(&q.flushing, 1)
+	if q.err != nil || q.qp.ending.Load() || !q.qp.receives() {
 		return q.refuse(n)
 	}
-	if n == 0 {
-		return nil
+	if n > 0 {
+		q.requests.Commit()
+		q.ring.Publish()
+		runtime.KeepAlive(q.qp.mapping[0])
 	}
-	q.requests.Commit()
-	q.ring.Publish()
-	runtime.KeepAlive(q.qp.mapping[0])
+	cq.StoreRelease32(&q.flushing, 0)
 	return nil
 }
 
@@ -112,11 +114,14 @@ func (qp *QP) receives() bool {
 func (q *RecvQueue) refuse(n uint32) error {
 	q.ring.Rollback(n)
 	q.requests.Rollback(n)
+	cq.StoreRelease32(&q.flushing, 0)
 	err := q.err
 	q.err = nil
 	switch {
 	case q.qp.closing.Load():
 		err = os.ErrClosed
+	case q.qp.ending.Load():
+		err = errEnding
 	case err == nil && n == 0:
 		return nil
 	case err == nil:

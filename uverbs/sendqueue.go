@@ -26,6 +26,7 @@ type SendQueue struct {
 	requests *cq.Requests
 	bell     doorbell
 	err      error
+	flushing uint32 // 1 inside Flush; see QP.end
 
 	wr   cq.SendRequest
 	sges []cq.SGE // of wr
@@ -212,20 +213,23 @@ func (q *SendQueue) fail(err error) {
 // Flush hands the staged requests to the device and rings its doorbell once.
 func (q *SendQueue) Flush() error {
 	n := q.requests.Staged()
-	if q.err != nil || q.qp.closing.Load() || !q.qp.sends() {
+	cq.StoreRelease32(&q.flushing, 1)
+	if q.err != nil || q.qp.ending.Load() || !q.qp.sends() {
 		return q.refuse(n)
 	}
 	if n == 0 {
+		cq.StoreRelease32(&q.flushing, 0)
 		return nil
 	}
 	q.requests.Commit()
 	q.ring.Publish()
 	err := q.bell.ring()
 	runtime.KeepAlive(q.qp.mapping[1])
-	if err == nil {
-		return nil
+	if err != nil {
+		err = q.unrung(n, err)
 	}
-	return q.unrung(n, err)
+	cq.StoreRelease32(&q.flushing, 0)
+	return err
 }
 
 // sends says whether a doorbell of the queue pair can succeed. In ERR the device
@@ -238,11 +242,14 @@ func (qp *QP) sends() bool {
 // refuse takes the staged requests back and says why.
 func (q *SendQueue) refuse(n uint32) error {
 	q.takeBack(n)
+	cq.StoreRelease32(&q.flushing, 0)
 	err := q.err
 	q.err = nil
 	switch {
 	case q.qp.closing.Load():
 		err = os.ErrClosed
+	case q.qp.ending.Load():
+		err = errEnding
 	case err == nil && n == 0:
 		return nil
 	case err == nil:
@@ -269,7 +276,7 @@ func (q *SendQueue) unrung(n uint32, err error) error {
 		return q.qp.postError("send", n, kernelError(err))
 	}
 	if q.qp.Modify(StateErr) != nil {
-		q.qp.sendCQ.mailbox.adopt(q.qp.sendCQ, q.requests)
+		q.qp.sendCQ.mailbox.adopt(q.qp.sendCQ, q.requests, false)
 	}
 	return nil
 }

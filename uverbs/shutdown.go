@@ -1,0 +1,197 @@
+package uverbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// errEnding is why a queue pair that is being shut down takes nothing more.
+var errEnding = fmt.Errorf("%w: it was shut down: Restart it first", ErrState)
+
+// Shutdown ends a queue pair in good order: it takes no more requests, waits
+// until the device has carried out all sends, takes the queue pair to ERR and
+// then to RESET, and returns when every request that Flush accepted has come to
+// its end through Poll. Receives end as flushed; where the device does not end
+// them (soft-RoCE, for receives posted late) the library does, with
+// FlagSynthetic.
+//
+// Somebody else polls meanwhile: Shutdown is for programs whose poller is
+// another goroutine. A program that polls in the same one uses Drain. When ctx
+// ends first, Shutdown returns its cause; the queue pair takes no more requests,
+// and Shutdown can be called again.
+//
+// Afterwards Close discards nothing, and Restart makes the queue pair new.
+func (qp *QP) Shutdown(ctx context.Context) error {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	return qp.end(ctx, "shut down", func() error {
+		pause.Reset(time.Millisecond)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+}
+
+// Drain is Shutdown for the goroutine that polls: it polls both CQs itself and
+// hands every completion, also of other queue pairs, to handle.
+func (qp *QP) Drain(ctx context.Context, handle func(WC)) error {
+	var wcs [16]WC
+	queues := []*CQ{qp.sendCQ, qp.recvCQ}
+	if queues[0] == queues[1] {
+		queues = queues[:1]
+	}
+	return qp.end(ctx, "drain", func() error {
+		idle := true
+		for _, q := range queues {
+			n, err := q.Poll(wcs[:])
+			if err != nil {
+				return err
+			}
+			for _, w := range wcs[:n] {
+				handle(w)
+			}
+			idle = idle && n == 0
+		}
+		if idle {
+			time.Sleep(100 * time.Microsecond)
+		}
+		return nil
+	})
+}
+
+// flushGrace is how long the device may take over the next flushed completion.
+const flushGrace = 100 * time.Millisecond
+
+// end is Shutdown and Drain. turn is what to do while waiting.
+func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
+	fail := func(err error) error {
+		return fmt.Errorf("goverbs: %s: %s QP %d: %w", qp.dev.info.Name, op, qp.qpn, err)
+	}
+	if qp.closing.Load() {
+		return fail(os.ErrClosed)
+	}
+	qp.ending.Store(true)
+	// wait takes turns until done, or until quiet says that nothing has
+	// happened for a while.
+	wait := func(done func() bool, quiet func() bool) error {
+		for !done() && (quiet == nil || !quiet()) {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if qp.closing.Load() {
+				return os.ErrClosed
+			}
+			if err := turn(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	// A Flush that began before ending was set goes on to its end. It has
+	// said so by now: the first turn takes far longer than a store does to
+	// become visible to other processors.
+	first := true
+	if err := wait(func() bool {
+		if first {
+			first = false
+			return false
+		}
+		return atomic.LoadUint32(&qp.sq.flushing) == 0 && atomic.LoadUint32(&qp.rq.flushing) == 0
+	}, nil); err != nil {
+		return fail(err)
+	}
+	// Quiet sends at the end of the queue have nobody to report them. That
+	// the device is done with the ring says that they were carried out.
+	if err := wait(func() bool { return qp.sq.requests.Idle() || qp.sq.ring.Empty() }, nil); err != nil {
+		return fail(err)
+	}
+	for _, to := range []QPState{StateErr, StateReset} {
+		if to == StateReset {
+			qp.modify.Lock()
+			qp.carried = true
+			qp.modify.Unlock()
+		}
+		if qp.State() == StateReset {
+			break // ended before, or never left it
+		}
+		if err := qp.Modify(to); err != nil {
+			if !errors.Is(err, ErrDeviceGone) {
+				return fail(err)
+			}
+			qp.sendCQ.mailbox.adopt(qp.sendCQ, qp.sq.requests, true)
+			qp.recvCQ.mailbox.adopt(qp.recvCQ, qp.rq.requests, false)
+			break
+		}
+		// Before the reset, which makes the device forget them, it gets the
+		// time to flush its receives itself.
+		since, left := time.Now(), qp.rq.requests.Vacant()
+		if err := wait(qp.rq.requests.Idle, func() bool {
+			if now := qp.rq.requests.Vacant(); now != left {
+				since, left = time.Now(), now
+			}
+			return to == StateReset || time.Since(since) > flushGrace
+		}); err != nil {
+			return fail(err)
+		}
+	}
+	if err := wait(func() bool { return qp.sq.requests.Idle() && qp.rq.requests.Idle() }, nil); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// Restart makes a queue pair that was shut down ready to be connected again, in
+// INIT and with a new PSN: the CQ and all else stays.
+func (qp *QP) Restart() error {
+	if qp.closing.Load() {
+		return fmt.Errorf("goverbs: %s: restart QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
+	}
+	if s := qp.State(); s != StateReset {
+		return fmt.Errorf("goverbs: %s: restart QP %d: %w: it is in %v: shut it down first", qp.dev.info.Name, qp.qpn, ErrState, s)
+	}
+	qp.psn = rand.Uint32() & maxPSN
+	if err := qp.toInit(); err != nil {
+		return err
+	}
+	qp.ending.Store(false)
+	return nil
+}
+
+// WaitRoom waits until n more sends can be staged. The poller of the CQ is
+// another goroutine: it is what makes room. It returns ErrInvalid when n is more
+// than the queue holds at all.
+func (q *SendQueue) WaitRoom(ctx context.Context, n int) error {
+	qp := q.qp
+	if n > q.requests.Depth() {
+		return invalid("%s: wait for room for %d sends: the queue holds %d", qp.dev.info.Name, n, q.requests.Depth())
+	}
+	staged := int(q.requests.Staged())
+	if n+staged > q.requests.Depth() {
+		return invalid("%s: wait for room for %d sends: %d of the queue's %d are staged: Flush first", qp.dev.info.Name, n, staged, q.requests.Depth())
+	}
+	for q.Room() < n {
+		ready := qp.sendCQ.mailbox.watch(qp.sendCQ, q.requests, n+staged)
+		if qp.ending.Load() {
+			qp.sendCQ.mailbox.unwatch(ready)
+			return fmt.Errorf("goverbs: %s: wait for room in QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
+		}
+		if q.Room() >= n { // it came while we asked
+			qp.sendCQ.mailbox.unwatch(ready)
+			return nil
+		}
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			qp.sendCQ.mailbox.unwatch(ready)
+			return fmt.Errorf("goverbs: %s: wait for room in QP %d: %w", qp.dev.info.Name, qp.qpn, context.Cause(ctx))
+		}
+	}
+	return nil
+}
