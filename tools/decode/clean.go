@@ -1,5 +1,7 @@
 package decode
 
+import "bytes"
+
 // clean writes a line into dst as a log would have printed it: without quote
 // marks, colours, carriage returns, byte-order marks and the odd spaces that
 // mail clients and web pages put in place of plain ones.
@@ -25,6 +27,25 @@ func clean(dst, line []byte) []byte {
 		}
 	}
 	return unquote(dst)
+}
+
+// unescape turns the newlines and tabs that a log in JSON or a program's source
+// spells as \n and \t into blanks. It works in place.
+func unescape(line []byte) []byte {
+	at := bytes.IndexByte(line, '\\')
+	if at < 0 {
+		return line
+	}
+	out := line[:at]
+	for i := at; i < len(line); i++ {
+		if line[i] == '\\' && i+1 < len(line) && (line[i+1] == 'n' || line[i+1] == 't' || line[i+1] == 'r') {
+			out = append(out, ' ')
+			i++
+			continue
+		}
+		out = append(out, line[i])
+	}
+	return out
 }
 
 // escape returns the length of the terminal control sequence at the start of b.

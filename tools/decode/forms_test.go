@@ -122,6 +122,11 @@ var forms = []struct {
 	{"od in short words", "00000000: 0000 0000 0000 0000 0000 0000 0000 0000\n00000010: 0000 0000 0000 0000 0000 0000 0000 0000\n00000020: 0000 0000 0000 0000 0000 0000 0000 0000\n00000030: 0000 0000 0000 1388 0008 4601 93f2 d30b\n", []values{is146}},
 	{"odd spaces", strings.NewReplacer("00 00", "00\u200900", "00000030", "\u200b00000030", "kernel:", "kernel:\u3000").Replace("| kernel: dump error cqe\n" + numbered(tail146)), []values{is146}},
 	{"Latin-1", strings.ReplaceAll("caf\xe9 dump error cqe\n"+numbered(tail146), ": ", ":\xa0"), []values{is146}},
+	{"container log", `{"log":"` + strings.ReplaceAll("[1.0] mlx5_0: dump error cqe\n"+strings.TrimSuffix(numbered(tail146), "\n"), "\n", `\n","stream":"stderr"}`+"\n"+`{"log":"`) + `\n"}`, []values{is146}},
+	{"newlines spelled out", strings.ReplaceAll("dump error cqe\n"+numbered(tail146), "\n", `\n`), []values{is146}},
+	{"grep", indent(numbered(tail146), "/var/log/kern.log:") + indent(numbered(tail1e9), "kern.log-"), []values{is146, is1e9}},
+	{"grep of words", indent("got completion with error:\n"+worded("", "00000001", word146), "12:") + indent("got completion with error:\n"+worded("", "00000001", word1e9), "99-"), []values{is146, is1e9}},
+	{"table", "| offset | bytes |\n" + strings.ReplaceAll(indent(strings.TrimSuffix(numbered(tail146), "\n"), "| "), "\n", " |\n"), []values{is146}},
 
 	{"kernel, journal", "Nov 01 10:00:00 node7 kernel: infiniband mlx5_0: dump_cqe:272:(pid 0): dump error cqe\n" + indent(numbered(tail146), "Nov 01 10:00:00 node7 kernel: "), []values{is146}},
 	{"kernel in words", "mlx5_0:dump_cqe:262:(pid 0): dump error cqe\n" + worded("", "00000000", word146), []values{is146}},

@@ -63,6 +63,11 @@ func checkText(t *testing.T, text string) {
 	}
 	for _, line := range strings.Split(text, "\n") {
 		c := clean(nil, []byte(line))
+		slowly := slowEscaped.ReplaceAllString(string(c), " ")
+		c = unescape(c)
+		if string(c) != slowly {
+			t.Fatalf("without escapes %q, slowly %q", c, slowly)
+		}
 		if fast, slow := tokenize(c), slowTokenize(string(c)); !slices.Equal(fast, slow) {
 			t.Fatalf("tokens of %q: %v, slowly %v", c, fast, slow)
 		}

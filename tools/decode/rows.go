@@ -81,8 +81,11 @@ func mayStart(line []byte, g group) bool {
 	case ' ', ',', '[', ']', '(', '{', '<', '>', '"', '\'', '`', '=', '|', '*', ';':
 		return true
 	case ':':
-		// Glued to a tag such as <stderr>: is fine, and to an offset.
-		return g.from < 2 || !isWord(line[g.from-2])
+		// Glued to a tag such as <stderr>: is fine, and to the file or
+		// line that grep prints, if it is long enough to be no clock.
+		return g.from < 2 || !isWord(line[g.from-2]) || g.end-g.start >= 7
+	case '-', '/':
+		return g.end-g.start >= 7
 	}
 	return false
 }

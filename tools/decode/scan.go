@@ -80,6 +80,7 @@ func (s *scanner) line(line []byte, number int, cut bool) {
 	}
 	s.dumps.expire(number)
 	s.queue.expire(number)
+	line = unescape(line)
 	rs := rows(line)
 	if len(rs) == 0 {
 		s.dumps.wrapStops(number)

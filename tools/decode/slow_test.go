@@ -90,6 +90,8 @@ func slowClean(line string) string {
 	return slowQuote.ReplaceAllString(out, "")
 }
 
+var slowEscaped = regexp.MustCompile(`\\[ntr]`)
+
 // latin1 makes a character of each byte.
 func latin1(s string) string {
 	var b strings.Builder
