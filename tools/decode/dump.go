@@ -10,7 +10,7 @@ import (
 const (
 	// reach is how many lines apart two parts of one story may stand:
 	// other CPUs and processes print in between.
-	reach = 24
+	reach = 64
 	// maxOpen bounds how many dumps may be under way at once.
 	maxOpen = 64
 )
@@ -153,6 +153,11 @@ func (a *assembler) numbered(line int, key string, r row) *dump {
 		if at != d.size || at == 0 {
 			continue
 		}
+		if at == 0x30 && !d.work && len(r.data) == 16 && r.data[15]>>4 < 0xc && a.working(key) {
+			// The last row of no error CQE, and there is a work request
+			// that it can be of, even if another row of it was lost.
+			continue
+		}
 		if best == nil || better(d, best, r, zero, key) {
 			best = d
 		}
@@ -162,11 +167,13 @@ func (a *assembler) numbered(line int, key string, r row) *dump {
 	}
 	switch {
 	case r.off == 0:
-		h, ok := a.take(key, zero)
+		h, sure, ok := a.take(key, zero)
 		d := &dump{key: key, first: line, width: r.width}
 		if ok {
 			d.work, d.want, d.announced = h.work, h.want, !h.work
-			d.first = h.line
+			if sure {
+				d.first = h.line
+			}
 		}
 		return a.add(d)
 	case r.off == 0x30 && r.width == 1 && len(r.data) == 16:
@@ -175,6 +182,16 @@ func (a *assembler) numbered(line int, key string, r row) *dump {
 		return a.add(&dump{key: key, first: line, base: r.off, width: r.width})
 	}
 	return nil
+}
+
+// working says that the dump of a work request is under way.
+func (a *assembler) working(key string) bool {
+	for _, d := range a.open {
+		if d.work && sameKey(d.key, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // better says whether a row goes to d rather than to the dump best, which was
@@ -197,23 +214,25 @@ func better(d, best *dump, r row, zero bool, key string) bool {
 	return d.last > best.last
 }
 
-// take finds the header whose dump begins with a row, oldest first.
-func (a *assembler) take(key string, zero bool) (h header, ok bool) {
-	pick := -1
+// take finds the header whose dump begins with a row, oldest first. sure says
+// that there was no other to choose from.
+func (a *assembler) take(key string, zero bool) (h header, sure, ok bool) {
+	pick, choice := -1, 0
 	for i, x := range a.headers {
 		if !sameKey(x.key, key) {
 			continue
 		}
+		choice++
 		if pick < 0 || x.work == !zero && a.headers[pick].work == zero {
 			pick = i
 		}
 	}
 	if pick < 0 {
-		return header{}, false
+		return header{}, false, false
 	}
 	h = a.headers[pick]
 	a.headers = append(a.headers[:pick], a.headers[pick+1:]...)
-	return h, true
+	return h, choice == 1, true
 }
 
 // unnumbered finds, or opens, the dump that a row without an offset belongs to.

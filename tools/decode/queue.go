@@ -25,7 +25,11 @@ const (
 func (q *queue) dump(f *Finding) {
 	for i := len(q.waiting) - 1; i >= 0; i-- {
 		g := q.waiting[i]
-		if g.dead || g.dump != nil || f.Line-g.LastLine > beforeDump || !sameKey(f.key, g.key) || !f.agrees(g) || f.told(g) {
+		near := beforeDump
+		if f.QPN.OK && f.QPN.V != 0 && g.QPN == f.QPN {
+			near = reach // it names the queue: others may have printed in between
+		}
+		if g.dead || g.dump != nil || f.LastLine-g.LastLine > near || !sameKey(f.key, g.key) || !f.agrees(g) || f.told(g) {
 			continue
 		}
 		f.absorb(g)
