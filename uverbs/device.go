@@ -80,9 +80,12 @@ func (d *Device) Close() error {
 	var errs []error
 	for k := range numKinds {
 		for _, c := range d.ofKind(k) {
-			// Somebody else may be closing it at this moment; whoever was
-			// first reports.
-			if err := c.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			err := c.Close()
+			if errors.Is(err, os.ErrClosed) {
+				// Somebody else is closing it, and reports; what it
+				// stands on can be closed only afterwards.
+				c.base().awaitGone()
+			} else if err != nil {
 				errs = append(errs, err)
 			}
 		}

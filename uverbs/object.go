@@ -30,6 +30,7 @@ type object struct {
 	kind   kind
 	id     uint64 // the user handle: names the object in events, never reused
 	closed bool
+	gone   chan struct{}  // closed when Close has done its work; made by it
 	users  [numKinds]int // by kind, the objects that stand on this one
 	bases  []*object     // the objects that this one stands on
 }
@@ -81,7 +82,7 @@ func (o *object) retire() error {
 			return fmt.Errorf("goverbs: %s: close %s: %w by %s; close those first, or close the device", d.info.Name, kindNames[o.kind], ErrInUse, plural(n, kindNames[k]))
 		}
 	}
-	o.closed = true
+	o.closed, o.gone = true, make(chan struct{})
 	return nil
 }
 
@@ -95,6 +96,17 @@ func (o *object) release() {
 	}
 	o.bases = nil
 	delete(d.objects, o.id)
+	close(o.gone)
+}
+
+// awaitGone waits until the Close that is under way has done its work.
+func (o *object) awaitGone() {
+	o.dev.mu.Lock()
+	gone := o.gone
+	o.dev.mu.Unlock()
+	if gone != nil {
+		<-gone
+	}
 }
 
 // isClosed says whether Close was called.

@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 
 	"github.com/goverbs/goverbs/cq"
@@ -118,10 +117,8 @@ func (q *RecvQueue) refuse(n uint32) error {
 	err := q.err
 	q.err = nil
 	switch {
-	case q.qp.closing.Load():
-		err = os.ErrClosed
 	case q.qp.ending.Load():
-		err = errEnding
+		err = q.qp.whyEnding()
 	case err == nil && n == 0:
 		return nil
 	case err == nil:

@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"syscall"
 
@@ -246,10 +245,8 @@ func (q *SendQueue) refuse(n uint32) error {
 	err := q.err
 	q.err = nil
 	switch {
-	case q.qp.closing.Load():
-		err = os.ErrClosed
 	case q.qp.ending.Load():
-		err = errEnding
+		err = q.qp.whyEnding()
 	case err == nil && n == 0:
 		return nil
 	case err == nil:
@@ -269,7 +266,7 @@ func (q *SendQueue) takeBack(n uint32) {
 // ends come through Poll; from the library if the device is beyond even that.
 func (q *SendQueue) unrung(n uint32, err error) error {
 	if q.qp.closing.Load() {
-		return q.qp.postError("send", n, os.ErrClosed)
+		return q.qp.postError("send", n, q.qp.whyEnding())
 	}
 	if q.unseen(err) {
 		q.takeBack(n)

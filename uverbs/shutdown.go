@@ -13,6 +13,15 @@ import (
 // errEnding is why a queue pair that is being shut down takes nothing more.
 var errEnding = fmt.Errorf("%w: it was shut down: Restart it first", ErrState)
 
+// whyEnding is why nothing may be posted any more. Close sets closing before
+// ending, so that who sees ending sees the right reason.
+func (qp *QP) whyEnding() error {
+	if qp.closing.Load() {
+		return os.ErrClosed
+	}
+	return errEnding
+}
+
 // Shutdown ends a queue pair in good order: it takes no more requests, waits
 // until the device has carried out all sends, takes the queue pair to ERR and
 // then to RESET, and returns when every request that Flush accepted has come to
