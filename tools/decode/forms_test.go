@@ -165,6 +165,8 @@ var silent = []struct {
 	refused    bool
 }{
 	{"mthca dump", "ib_mthca 0000:04:00.0: local QP operation err (QPN 000404, WQE @ 00000000, CQN 000081, index 0)\nib_mthca 0000:04:00.0: CQE contents 00000404 00000000 00000000 00000000 02710000 00000000 00000000 ff000000\n", true},
+	{"mthca named", "ib_mthca: completion failed with status 12 vendor_err 0x81\n", true},
+	{"32 bytes", "CQE contents 00000404 00000000 00000000 00000000 02710000 00000000 00000000 ff000000\n", true},
 	{"libmthca", "local QP operation err (QPN 450406, WQE @ 5a00, CQN 98, index 5)\n  [ 0] 00450406\n  [ 4] 00000000\n  [ 8] 00000000\n", true},
 	{"firmware command", "[1.0] mlx5_core 0000:04:00.0: mlx5_cmd_check:795:(pid 9993): RTR2RTS_QP(0x504) op_mod(0x0) failed, status bad parameter(0x3), syndrome (0x4bb88f)\n", true},
 	{"an announced dump of something else", "dump error cqe\n" + numbered("00 00 00 00 00 00 00 00 08 00 01 46 f2 93 0b 01"), true},

@@ -25,13 +25,26 @@ func FuzzDecodeText(f *testing.F) {
 	for _, c := range silent {
 		f.Add(c.text)
 	}
-	f.Fuzz(checkText)
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) <= 4<<10 { // the slow decoder is slow
+			checkText(t, text)
+		}
+	})
 }
 
-func checkText(t *testing.T, text string) {
-	if len(text) > 8<<10 {
-		return // the slow decoder is slow, and does not cut lines into pieces
+// TestAgainstSlow does what the fuzz test does with all that people pasted.
+func TestAgainstSlow(t *testing.T) {
+	for _, c := range readCases(t, "cases.json") {
+		checkText(t, c.Text)
 	}
+	for i := range 4 {
+		checkText(t, strings.Join(printer(i), "\n"))
+	}
+}
+
+// checkText takes texts without lines so long that Scan cuts them into pieces: the
+// slow decoder does not.
+func checkText(t *testing.T, text string) {
 	var found []*Finding
 	var notes []Note
 	report := NewText(io.Discard, 0)

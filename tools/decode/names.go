@@ -148,6 +148,9 @@ var foreign = []struct{ prefix, name string }{
 // foreignDevice says which other family a word names: the prefix, then nothing,
 // an underscore or the number of the device.
 func foreignDevice(word string) string {
+	for _, p := range []string{"ib_", "iw_", "lib"} {
+		word = strings.TrimPrefix(word, p)
+	}
 	for _, f := range foreign {
 		rest, ok := strings.CutPrefix(word, f.prefix)
 		if ok && (rest == "" || rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9') {

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"hash/fnv"
+	"strings"
 
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/mlx5"
@@ -107,7 +108,7 @@ func (c context) tell(out *lineText, at span, key string, t []token, f *Finding)
 			", most often by overflow: it is not as deep as its queues need. Its syndrome is of an event, not of a completion, and is refused here"})
 	case c.mthca:
 		out.notes = append(out.notes, Note{Line: at.line, Refused: true,
-			Text: "a completion error of an mthca device (InfiniHost): not mlx5, refused"})
+			Text: "a completion error of an old device (mthca, or mlx4): not mlx5, refused"})
 	case c.elided && (f == nil || !f.decoded()):
 		out.notes = append(out.notes, Note{Line: at.line, Text: "an error CQE is announced" + leftover(t) +
 			", but neither its reason nor a dump is in the text: the line was cut"})
@@ -124,7 +125,7 @@ type context struct {
 	command    bool // a firmware command
 	event      bool // a completion queue that failed itself
 	syndrome   bool // the word
-	mthca      bool
+	mthca      bool // an mthca device, or a dump as it and mlx4 print them
 	announces  bool // a dump of an error CQE follows
 	elided     bool // the line is the head of an error CQE of mlx5e
 	workDump   int64
@@ -151,9 +152,8 @@ func readContext(t []token) (c context) {
 				// mlx5_ib ends the line there and goes on in the next.
 				c.elided = next == "on" && t[len(t)-1].text != ":"
 			}
-			if next == "contents" {
-				c.announces = true
-			}
+			// So mthca and mlx4 head their dumps of 32 bytes.
+			c.mthca = c.mthca || next == "contents"
 		case "cq":
 			p := word(t, i-1)
 			c.event = c.event || next == "error" && word(t, i+2) == "on" && word(t, i+3) == "cqn"
@@ -188,7 +188,7 @@ func readContext(t []token) (c context) {
 				continue
 			}
 			c.foreign = name
-			c.mthca = c.mthca || len(w) >= 5 && w[:5] == "mthca"
+			c.mthca = c.mthca || strings.Contains(w, "mthca")
 		}
 	}
 	return c
