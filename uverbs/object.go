@@ -30,7 +30,7 @@ type object struct {
 	kind   kind
 	id     uint64 // the user handle: names the object in events, never reused
 	closed bool
-	gone   chan struct{}  // closed when Close has done its work; made by it
+	gone   chan struct{} // closed when Close has done its work; made by it
 	users  [numKinds]int // by kind, the objects that stand on this one
 	bases  []*object     // the objects that this one stands on
 }
