@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/goverbs/goverbs/tools/readme"
 )
 
 // build builds a package of the module, or a file, for Linux without cgo and
@@ -60,8 +62,10 @@ func TestVerbsIsStatic(t *testing.T) {
 
 // A program that imports only uverbs and poll stays small.
 func TestSmallProgram(t *testing.T) {
-	pkg, overlay := readmeProgram(t)
-	program := build(t, pkg, "-ldflags=-s -w", overlay)
+	program := filepath.Join(t.TempDir(), "program")
+	if err := readme.Build(t.Context(), root(t), program, "-ldflags=-s -w"); err != nil {
+		t.Fatal(err)
+	}
 	static(t, program)
 	size(t, program, 3e6)
 }

@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/readme"
 )
 
 // A guestTest is a package whose tests must run in the guest, with its compiled test binary.
@@ -47,8 +49,18 @@ func (s *suite) guestPart(ctx context.Context, kernel string) {
 	for _, t := range tests {
 		c.files = append(c.files, t.run.inputs()...)
 	}
+	program := filepath.Join(bins, "readme")
+	built := s.step(where, "build the README's program", func() (string, error) {
+		return "", readme.Build(ctx, s.root, program)
+	})
+	if built {
+		c.files = append(c.files, fileArg{program, readmeInGuest})
+	}
 	s.inGuest(ctx, where, c, func(v *vm) {
 		s.devinfo(ctx, where, v)
+		if built {
+			s.readme(ctx, where, v)
+		}
 		for _, t := range tests {
 			s.step(where, "go test "+t.pkg, func() (string, error) {
 				out, err := v.guestTest(ctx, t)
@@ -59,6 +71,29 @@ func (s *suite) guestPart(ctx context.Context, kernel string) {
 			})
 		}
 		s.games(ctx, where, v, interop(kernel))
+	})
+}
+
+// readmeInGuest is where the README's program is in the guest.
+const readmeInGuest = "/bin/readme"
+
+// readme runs the README's program and looks for what it says of itself.
+func (s *suite) readme(ctx context.Context, where string, v *vm) {
+	s.step(where, "the README's program", func() (string, error) {
+		limit, cancel := withDeadline(ctx, time.Minute)
+		defer cancel()
+		var out bytes.Buffer
+		code, err := v.run(limit, job{Args: []string{readmeInGuest}, Env: v.environ()}, jobIO{stdout: &out, stderr: &out})
+		if err == nil && code != 0 {
+			err = fmt.Errorf("ended with status %d", code)
+		}
+		if want := "1 completion: request 1, success; hello from the other side\n"; err == nil && out.String() != want {
+			err = fmt.Errorf("does not print %q", want)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%w%s", err, indented(out.String()))
+		}
+		return "", nil
 	})
 }
 
@@ -177,13 +212,14 @@ func (s *suite) compileGuestTests(ctx context.Context, bins string) ([]guestTest
 		if len(f) < 2 || f[0] == self { // Our own tests are about the host's side.
 			continue
 		}
-		dir, marked := f[0], false
+		dir, marked, named := f[0], false, false
 		for _, name := range f[1:] {
 			b, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
 				return nil, err
 			}
 			marked = marked || guestMarker.Match(b)
+			named = named || bytes.Contains(b, []byte("func TestGuest"))
 		}
 		if !marked {
 			continue
@@ -196,7 +232,13 @@ func (s *suite) compileGuestTests(ctx context.Context, bins string) ([]guestTest
 		if _, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOARCH=amd64"}, "test", "-c", "-o", bin, "./"+rel); err != nil {
 			return nil, err
 		}
-		all = append(all, guestTest{pkg: "./" + rel, run: newTestRun(bin, dir, []string{"-test.paniconexit0", "-test.timeout=5m"})})
+		args := []string{"-test.paniconexit0", "-test.timeout=5m"}
+		if named {
+			// The others need no guest, and have run on the host, where
+			// they are faster.
+			args = append(args, "-test.run=^TestGuest")
+		}
+		all = append(all, guestTest{pkg: "./" + rel, run: newTestRun(bin, dir, args)})
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no package has a test for the guest")
