@@ -51,18 +51,21 @@ func (f *file) Ioctl(req []byte) error {
 
 // Write implements [File].
 func (f *file) Write(req []byte) error {
+	if len(req) == 0 {
+		return syscall.EINVAL
+	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.closed {
 		return os.ErrClosed
 	}
 	for {
-		n, err := unix.Write(f.fd, req)
+		n, errno := write(f.fd, req)
 		switch {
-		case err == unix.EINTR:
+		case errno == unix.EINTR:
 			continue
-		case err != nil:
-			return err
+		case errno != 0:
+			return errno
 		case n != len(req):
 			return io.ErrShortWrite
 		}
