@@ -197,9 +197,12 @@ func (g *Game) connect(ctx context.Context, remote Address) error {
 //
 // The end of ctx ends Play. It leaves the game as it is: Close it.
 func (g *Game) Play(ctx context.Context, count *atomic.Int64) (time.Duration, error) {
-	// The thread sleeps in the kernel itself, which wakes soonest.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	if runtime.GOMAXPROCS(0) < 2 {
+		// With the only processor given up for each sleep, the runtime's
+		// monitor goes to sleep as well, and is woken again: that doubles
+		// what a message costs.
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	}
 	release, err := g.link.open(ctx, g.cfg.Events)
 	if err != nil {
 		return 0, err
