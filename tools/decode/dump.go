@@ -379,7 +379,7 @@ func (a *assembler) slide(d *dump) {
 // read makes a finding of 64 bytes, or nil if they are no error CQE. Without a
 // line that announced it, the bytes must look the part.
 func (a *assembler) read(d *dump, b *[64]byte) *Finding {
-	f := &Finding{Line: d.first, LastLine: d.last, key: d.key, dump: d, Sources: []string{"dump"}}
+	f := &Finding{Line: d.first, LastLine: d.last, key: d.key, dump: d}
 	try := *b
 	for swapped := range 2 {
 		if swapped == 1 {
@@ -428,7 +428,7 @@ func (a *assembler) tail(line int, key string, r row) {
 	if err != nil {
 		return
 	}
-	f := &Finding{Line: line, LastLine: line, key: key, Sources: []string{"last row of a dump"},
+	f := &Finding{Line: line, LastLine: line, key: key,
 		Notes: []string{"only the last 16 bytes of the dump are there, or only they are certain: no user index, no check of the signature"}}
 	f.fromError(e)
 	a.found(f)

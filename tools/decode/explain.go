@@ -9,7 +9,8 @@ import (
 	"github.com/goverbs/goverbs/mlx5"
 )
 
-// Fact is one line of an explanation.
+// Fact is one line of an explanation: what a field is called, and its value with
+// its meaning.
 type Fact struct {
 	Name, Value string
 }
@@ -21,7 +22,8 @@ type Explanation struct {
 	// Where says which lines told of it.
 	Where string
 	// Role tells a first error from what follows it.
-	Role  string
+	Role string
+	// Facts is what the text says, field by field.
 	Facts []Fact
 	// Means is what such an error usually is.
 	Means string

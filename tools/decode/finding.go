@@ -7,8 +7,8 @@ import (
 
 // Opt is a value that a text may or may not say.
 type Opt[T comparable] struct {
-	V  T
-	OK bool
+	V  T    // the value, if OK
+	OK bool // the text says it
 }
 
 func some[T comparable](v T) Opt[T] { return Opt[T]{v, true} }
@@ -41,23 +41,36 @@ type Finding struct {
 	// Side tells whose request failed.
 	Side Opt[cq.Side]
 	// SendOpcode is the device's opcode of the failed send request.
-	SendOpcode  Opt[mlx5.SendOpcode]
-	QPN         Opt[uint32]
-	UserIndex   Opt[uint32]
-	WQECounter  Opt[uint16]
-	HWSyndrome  Opt[uint8]
-	HWSyndType  Opt[uint8]
-	CQN         Opt[uint32]
-	Counter     Opt[uint32] // consumer counter of the CQ, modulo its size
-	RingIndex   Opt[uint32] // WQE index modulo the size of the queue
-	CQE         Opt[[64]byte]
-	Signature   *mlx5.SignatureErrorCQE // set for a signature error
-	Foreign     string                  // the other device family that the text names
-	Notes       []string                // what was odd about the text
-	Sources     []string                // which kinds of text told of it, for people
-	FlushOf     int                     // a flush: the line of the first error it follows, 0 if unknown
-	SameQP      bool                    // that error is on the same QP, both say so
-	Consequence bool                    // a flush, or a further error of a QP that had failed
+	SendOpcode Opt[mlx5.SendOpcode]
+	// QPN is the local queue pair. On the dump of a raw receive queue it
+	// is not one.
+	QPN Opt[uint32]
+	// UserIndex is the library's number of the QP or shared receive queue.
+	UserIndex Opt[uint32]
+	// WQECounter is the number of the request in its queue.
+	WQECounter Opt[uint16]
+	// RingIndex is that number modulo the size of the queue.
+	RingIndex Opt[uint32]
+	// HWSyndrome and HWSyndType are codes that only the vendor knows.
+	HWSyndrome, HWSyndType Opt[uint8]
+	// CQN is the completion queue, Counter its consumer counter, modulo the
+	// size of the queue.
+	CQN, Counter Opt[uint32]
+	// CQE is the entry itself, where a dump has all of it.
+	CQE Opt[[64]byte]
+	// Signature is set for a data-protection error.
+	Signature *mlx5.SignatureErrorCQE
+	// Foreign is the other device family that the text names, "" if none.
+	Foreign string
+	// Notes is what was odd about the text.
+	Notes []string
+	// FlushOf is the line of the first error that a flush or a further
+	// error follows; 0 if the text has none. SameQP says that both name
+	// the same QP.
+	FlushOf int
+	SameQP  bool
+	// Consequence: a flush, or a further error of a QP that had failed.
+	Consequence bool
 
 	dump   *dump
 	key    string
@@ -178,6 +191,5 @@ func (f *Finding) absorb(g *Finding) {
 		f.key = g.key
 	}
 	f.Notes = append(f.Notes, g.Notes...)
-	f.Sources = append(f.Sources, g.Sources...)
 	f.shapes = append(f.shapes, g.shapes...)
 }

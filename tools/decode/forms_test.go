@@ -132,7 +132,7 @@ var forms = []struct {
 	{"kernel in words", "mlx5_0:dump_cqe:262:(pid 0): dump error cqe\n" + worded("", "00000000", word146), []values{is146}},
 	{"FreeBSD", "mlx5_ib: INFO: dump error cqe\n" + worded("mlx5_ib: INFO: ", "00000000", word1e9), []values{is1e9}},
 	{"caller ids, interleaved", "[    1.0][    C0] mlx5_0: dump error cqe\n[    1.0][    C1] mlx5_1: dump error cqe\n" + weave(indent(numbered(tail146), "[    1.0][    C0] "), indent(numbered(tail1e9), "[    1.0][    C1] ")), []values{is146, is1e9}},
-	{"interleaved without caller ids", weave(numbered(tail146), numbered(tail1e9)), []values{is146, is1e9}},
+	{"interleaved without caller ids", weave(numbered(tail146), numbered(tail1e9)), []values{is1e9, is146}},
 	{"ranks interleaved", weave("[1,0]<stderr>:mlx5: a: got completion with error:\n"+worded("[1,0]<stderr>:", "00000007", word146), "[1,1]<stderr>:mlx5: b: got completion with error:\n"+worded("[1,1]<stderr>:", "00000009", word1e9)),
 		[]values{{"qpn": 0x146, "hex": hexOf("00000007", word146)}, {"qpn": 0x1e9, "hex": hexOf("00000009", word1e9)}}},
 	{"processes interleaved, nothing tells them apart", weave("mlx5: a: got completion with error:\n"+worded("", "00000007", word146), "mlx5: b: got completion with error:\n"+worded("", "00000009", word1e9)),

@@ -112,7 +112,7 @@ func checkFinding(t *testing.T, f *Finding, lines int) {
 	if f.Line < 1 || f.LastLine < f.Line || f.LastLine > lines {
 		t.Errorf("lines %d-%d of %d", f.Line, f.LastLine, lines)
 	}
-	if f.FlushOf > f.Line && !f.IsFlush() {
+	if f.FlushOf < 0 || f.FlushOf > lines || f.FlushOf != 0 && !f.Consequence {
 		t.Errorf("line %d follows an error in line %d", f.Line, f.FlushOf)
 	}
 	if f.Syndrome.OK && f.Status != some(f.Syndrome.V.Status()) {

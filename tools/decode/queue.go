@@ -1,5 +1,7 @@
 package decode
 
+import "slices"
+
 // queue holds findings back for a few lines, because the lines that follow may
 // tell more of the same completion, or take a finding back.
 type queue struct {
@@ -71,11 +73,17 @@ func (f *Finding) told(g *Finding) bool {
 	return false
 }
 
+// add puts a finding where its first line belongs: a dump ends after lines that
+// began later.
 func (q *queue) add(f *Finding) {
 	if len(q.waiting) == mostWaiting {
 		q.pop(1)
 	}
-	q.waiting = append(q.waiting, f)
+	i := len(q.waiting)
+	for i > 0 && q.waiting[i-1].Line > f.Line {
+		i--
+	}
+	q.waiting = slices.Insert(q.waiting, i, f)
 }
 
 // expire lets go of what no line from here on can change.

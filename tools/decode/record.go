@@ -248,7 +248,7 @@ func divide(hits []hit) (runs [][]hit) {
 // makeFinding makes one completion of the facts of a line, or nil if they do not
 // make one.
 func makeFinding(hits []hit, c context) *Finding {
-	f := &Finding{Sources: []string{"line of text"}}
+	f := &Finding{}
 	var number, named, sure, weak, hexStatus bool
 	qpOnly := true
 	for _, h := range hits {

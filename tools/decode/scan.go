@@ -13,7 +13,8 @@ type Note struct {
 }
 
 // Scan reads a text to its end and calls found for each failed completion, in
-// the order of the lines, and note for what else is worth saying. It holds no
+// the order of their first lines (as far as dumps allow that other printers
+// have torn apart widely), and note for what else is worth saying. It holds no
 // more than a few hundred kilobytes, however long text or lines are. An error
 // is that of the reader, or of found, which stops the scan.
 func Scan(r io.Reader, found func(*Finding) error, note func(Note)) error {
