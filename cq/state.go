@@ -21,6 +21,8 @@ const (
 	Mail
 	// Dead: the device says that the queue lost completions, or is gone.
 	Dead
+	// Shared: several goroutines poll, so each poll takes a lock.
+	Shared
 )
 
 // Load returns the word. It is one plain load on every architecture's fast

@@ -3,6 +3,7 @@ package poll
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // newParker chooses how to sleep: on the queues' descriptors, or, where they
@@ -16,7 +17,9 @@ func newParker(fds []int, thread bool) (parker, error) {
 	}
 	switch {
 	case without == 0:
-		return newFDParker(fds, thread)
+		// Queues may report on one channel together.
+		slices.Sort(fds)
+		return newFDParker(slices.Compact(fds), thread)
 	case without < len(fds):
 		return nil, fmt.Errorf("poll: %d of %d completion queues have no descriptor: wait for those and the others separately", without, len(fds))
 	case thread:

@@ -1,12 +1,10 @@
 package uverbs
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"sync"
-	"syscall"
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
@@ -26,15 +24,17 @@ type CQ struct {
 	state   cq.State
 	depth   int
 
-	events kernel.EventFile // nil without Events
-	record [8]byte          // the poller's, for reading events
-	bell   sync.Mutex       // Arm against Close
-	arm    [2]*request      // prebuilt: any completion, solicited ones
+	channel *Channel    // nil without events
+	own     bool        // channel was made for this queue alone
+	pending int         // events read for this queue by others; guarded by channel.mu
+	bell    sync.Mutex  // Arm against Close
+	arm     [2]*request // prebuilt: any completion, solicited ones
 
 	waiterMu sync.Mutex
 	wake     func()
 
 	mailbox mailbox
+	polling sync.Mutex // held by Poll of a shared queue
 
 	committed int // completions that QPs may have outstanding; guarded by dev.mu
 }
@@ -45,6 +45,12 @@ type CQOptions struct {
 	// Events gives the queue a completion channel of its own, on which a
 	// waiter can sleep.
 	Events bool
+	// Channel puts the queue's events on a channel that other queues use
+	// too, instead of one of its own.
+	Channel *Channel
+	// Shared lets several goroutines poll the queue; each Poll then takes a
+	// lock.
+	Shared bool
 	// Vector is the completion vector that serves the queue's events, less
 	// than Device.CompletionVectors.
 	Vector int
@@ -68,43 +74,36 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 	if opts.Vector < 0 || opts.Vector >= d.vectors {
 		return nil, invalid("%s: completion vector %d: %s has %d, numbered from 0", op, opts.Vector, d.info.Name, d.vectors)
 	}
-	q := &CQ{object: object{dev: d, kind: kindCQ, id: d.nextID()}}
-	if opts.Events {
+	q := &CQ{object: object{dev: d, kind: kindCQ, id: d.nextID()}, channel: opts.Channel}
+	if opts.Shared {
+		q.state.Set(cq.Shared)
+	}
+	if opts.Channel != nil && opts.Channel.dev != d {
+		return nil, invalid("%s on %s: the completion channel belongs to another device", op, d.info.Name)
+	}
+	if opts.Events && q.channel == nil {
 		var err error
-		if q.events, err = d.newChannel(); err != nil {
+		if q.channel, err = d.newChannel(); err != nil {
 			return nil, err
 		}
+		q.own = true
 	}
 	if err := q.create(op, depth, opts.Vector); err != nil {
-		q.closeEvents()
+		q.leaveChannel()
 		return nil, err
 	}
-	if err := d.hold(q); err != nil {
+	var bases []*object
+	if q.channel != nil {
+		q.channel.join(q)
+		if !q.own {
+			bases = append(bases, &q.channel.object)
+		}
+	}
+	if err := d.hold(q, bases...); err != nil {
 		q.free()
 		return nil, err
 	}
 	return q, nil
-}
-
-// newChannel makes a completion channel. It is a file of its own that has to be
-// closed, whatever becomes of the device file.
-func (d *Device) newChannel() (kernel.EventFile, error) {
-	const op = "create completion channel"
-	in, out := new(abi.UverbsCreateCompChannel), new(abi.UverbsCreateCompChannelResp)
-	if err := d.call(op, newCommand(d.driver, abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, in.Bytes(), out.Bytes())); err != nil {
-		return nil, err
-	}
-	return d.adopt(op, int(int32(out.FD)))
-}
-
-// adopt takes over an event descriptor that the kernel returned.
-func (d *Device) adopt(op string, fd int) (kernel.EventFile, error) {
-	f, err := d.file.Events(fd)
-	if err != nil {
-		d.file.CloseFD(fd)
-		return nil, &Error{Op: op, Device: d.info.Name, Err: err}
-	}
-	return f, nil
 }
 
 // create makes the kernel's object and maps its ring.
@@ -118,8 +117,8 @@ func (q *CQ) create(op string, depth, vector int) error {
 	r.in32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(vector))
 	r.out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe)
 	r.out(abi.UVERBS_ATTR_UHW_OUT, resp.Bytes())
-	if q.events != nil {
-		r.fd(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.events.FD())
+	if q.channel != nil {
+		r.fd(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.channel.file.FD())
 	}
 	if d.async != nil {
 		r.fd(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, d.async.file.FD())
@@ -171,9 +170,13 @@ func (q *CQ) prebuildArm() {
 // Device is the device that the queue belongs to.
 func (q *CQ) Device() *Device { return q.dev }
 
-// Depth is how many completions the queue holds; at least what NewCQ was asked
-// for.
-func (q *CQ) Depth() int { return q.depth }
+// Depth is how many completions the queue holds; at least what NewCQ, or the
+// last Resize, was asked for.
+func (q *CQ) Depth() int {
+	q.dev.mu.Lock()
+	defer q.dev.mu.Unlock()
+	return q.depth
+}
 
 // Poll takes up to len(wcs) completions without waiting and returns how many.
 // It never returns n > 0 together with an error. The errors are os.ErrClosed
@@ -195,6 +198,10 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 
 // pollSlow is Poll while somebody has something to tell the poller.
 func (q *CQ) pollSlow(wcs []WC) (int, error) {
+	if q.state.Load()&cq.Shared != 0 {
+		q.polling.Lock()
+		defer q.polling.Unlock()
+	}
 	if q.state.Load()&cq.Closed != 0 {
 		return 0, q.closedError()
 	}
@@ -219,7 +226,7 @@ func (q *CQ) closedError() error {
 // solicitedOnly, the next receive of a solicited message or failed request.
 // Completions that are in the queue already raise no event: poll after arming.
 func (q *CQ) Arm(solicitedOnly bool) error {
-	if q.events == nil {
+	if q.channel == nil {
 		return fmt.Errorf("goverbs: %s: arm CQ: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
 	}
 	r := q.arm[0]
@@ -235,30 +242,18 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	return q.dev.call("arm CQ", r)
 }
 
-// TakeEvent consumes one event of the queue's channel if there is one. It does
-// not wait.
+// TakeEvent consumes one event of the queue if there is one. It does not wait.
 func (q *CQ) TakeEvent() (bool, error) {
-	if q.events == nil {
+	if q.channel == nil {
 		return false, fmt.Errorf("goverbs: %s: take CQ event: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
 	}
-	n, err := q.events.Read(q.record[:])
-	switch {
-	case err == nil && n == len(q.record) && native.Uint64(q.record[:]) == q.id:
-		return true, nil
-	case err == nil:
-		return false, &Error{Op: "take CQ event", Device: q.dev.info.Name, Err: fmt.Errorf("record of %d bytes, %x, does not name this queue", n, q.record[:max(n, 0)])}
-	case isErrno(err, syscall.EAGAIN):
-		return false, nil
-	case errors.Is(err, os.ErrClosed):
-		return false, q.closedError()
-	}
-	return false, &Error{Op: "take CQ event", Device: q.dev.info.Name, Err: kernelError(err)}
+	return q.channel.take(q)
 }
 
 // Attach is for waiters, see cq.Queue. It fails with ErrBusy when the queue has
 // a waiter already and with ErrNoEvents when it was made without events.
 func (q *CQ) Attach(wake func()) (fd int, detach func(), err error) {
-	if q.events == nil {
+	if q.channel == nil {
 		return -1, nil, fmt.Errorf("goverbs: %s: wait on CQ: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
 	}
 	q.waiterMu.Lock()
@@ -270,7 +265,7 @@ func (q *CQ) Attach(wake func()) (fd int, detach func(), err error) {
 		return -1, nil, fmt.Errorf("goverbs: %s: wait on CQ: %w: another waiter has it", q.dev.info.Name, ErrBusy)
 	}
 	q.wake = wake
-	return q.events.FD(), func() {
+	return q.channel.file.FD(), func() {
 		q.waiterMu.Lock()
 		q.wake = nil
 		q.waiterMu.Unlock()
@@ -318,16 +313,19 @@ func (q *CQ) free() error {
 	q.bell.Unlock()
 	err := q.dev.destroy("destroy CQ", abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY, q.handle, new(abi.UverbsDestroyCQResp).Bytes())
 	q.wakeWaiter()
-	if e := q.mapping.Detach(); err == nil && e != nil {
+	if e := q.mailbox.abandon(q); err == nil && e != nil {
 		err = &Error{Op: "destroy CQ", Device: q.dev.info.Name, Err: e}
 	}
-	q.mailbox.abandon(q)
-	q.closeEvents()
+	q.leaveChannel()
 	return err
 }
 
-func (q *CQ) closeEvents() {
-	if q.events != nil {
-		q.events.Close()
+// leaveChannel lets go of the completion channel.
+func (q *CQ) leaveChannel() {
+	switch {
+	case q.own:
+		q.channel.file.Close()
+	case q.channel != nil:
+		q.channel.leave(q)
 	}
 }

@@ -129,13 +129,13 @@ func (r *rig) clean(t testing.TB) {
 	}
 }
 
-// wait polls q for n completions.
+// wait polls q for n completions, and takes no more.
 func wait(t testing.TB, q *CQ, n int) []WC {
 	t.Helper()
 	var all []WC
 	wcs := make([]WC, 16)
 	for end := time.Now().Add(10 * time.Second); len(all) < n; {
-		k, err := q.Poll(wcs)
+		k, err := q.Poll(wcs[:min(len(wcs), n-len(all))])
 		if err != nil {
 			t.Fatal(err)
 		}

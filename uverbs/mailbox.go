@@ -15,6 +15,7 @@ type mailbox struct {
 	tombs   []tomb
 	orphans []orphan
 	waiters []roomWaiter
+	resizes []resize
 	dead    error // what Poll returns once all else is delivered
 }
 
@@ -158,6 +159,10 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC, drained bool) (n int, err error) {
 		close(w.ready)
 		return true
 	})
+	for _, r := range m.resizes {
+		r.done <- q.resize(r.depth)
+	}
+	m.resizes = nil
 	if len(m.tombs) == 0 && len(m.orphans) == 0 && len(m.waiters) == 0 {
 		q.state.Clear(cq.Mail)
 	}
@@ -167,8 +172,8 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC, drained bool) (n int, err error) {
 	return n, err
 }
 
-// abandon gives back what a closed queue still held.
-func (m *mailbox) abandon(q *CQ) {
+// abandon gives back what a closed queue still held, its ring included.
+func (m *mailbox) abandon(q *CQ) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, t := range m.tombs {
@@ -177,7 +182,11 @@ func (m *mailbox) abandon(q *CQ) {
 	for _, w := range m.waiters {
 		close(w.ready)
 	}
-	m.tombs, m.orphans, m.waiters = nil, nil, nil
+	for _, r := range m.resizes {
+		r.done <- q.closedError()
+	}
+	m.tombs, m.orphans, m.waiters, m.resizes = nil, nil, nil, nil
+	return q.mapping.Detach()
 }
 
 // claimCredits counts n more completions that may be outstanding on the queue.

@@ -14,12 +14,13 @@ type kind int
 const (
 	kindQP kind = iota
 	kindCQ
+	kindChannel
 	kindMR
 	kindPD
 	numKinds
 )
 
-var kindNames = [numKinds]string{kindQP: "QP", kindCQ: "CQ", kindMR: "MR", kindPD: "PD"}
+var kindNames = [numKinds]string{kindQP: "QP", kindCQ: "CQ", kindChannel: "completion channel", kindMR: "MR", kindPD: "PD"}
 
 // object is what every verbs object has: a kernel handle, the objects that it
 // stands on, and a count of those that stand on it. All fields are guarded by

@@ -33,6 +33,7 @@ func init() {
 		abi.IB_USER_VERBS_CMD_REG_MR:              (*ioctl).regMR,
 		abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: (*ioctl).createChannel,
 		abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:       (*ioctl).requestNotify,
+		abi.IB_USER_VERBS_CMD_RESIZE_CQ:           (*ioctl).resizeCQ,
 		abi.IB_USER_VERBS_CMD_MODIFY_QP:           (*ioctl).modifyQP,
 		abi.IB_USER_VERBS_CMD_QUERY_QP:            (*ioctl).queryQP,
 		abi.IB_USER_VERBS_CMD_POST_SEND: func(c *ioctl, cmd *abi.Command, in []byte) error {

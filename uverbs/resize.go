@@ -1,0 +1,170 @@
+package uverbs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/rxe"
+)
+
+// resize is a change of depth that waits for the poller.
+type resize struct {
+	depth int
+	done  chan error
+}
+
+// Resize changes how many completions the queue holds, to at least depth.
+// Completions that are in it are kept. The poller does it within its next Poll,
+// and Resize waits for that: the goroutine that polls calls ResizeOwned instead.
+// When ctx ends before the poller came by, nothing has changed.
+//
+// It fails with ErrCQFull when the queue pairs that complete on the queue need
+// more. On soft-RoCE, kernels before 6.0.3 damage completions that are in the
+// queue at that moment.
+func (q *CQ) Resize(ctx context.Context, depth int) error {
+	undo, err := q.claimDepth(depth)
+	if err != nil {
+		return err
+	}
+	r := resize{depth: depth, done: make(chan error, 1)}
+	m := &q.mailbox
+	m.mu.Lock()
+	if q.state.Load()&cq.Closed != 0 {
+		m.mu.Unlock()
+		undo()
+		return q.closedError()
+	}
+	m.resizes = append(m.resizes, r)
+	q.state.Set(cq.Mail)
+	m.mu.Unlock()
+	q.wakeWaiter()
+	select {
+	case err = <-r.done:
+	case <-ctx.Done():
+		m.mu.Lock()
+		waiting := len(m.resizes)
+		m.resizes = slices.DeleteFunc(m.resizes, func(o resize) bool { return o.done == r.done })
+		waiting -= len(m.resizes)
+		m.mu.Unlock()
+		if waiting > 0 {
+			undo()
+			return fmt.Errorf("goverbs: %s: resize CQ: %w", q.dev.info.Name, context.Cause(ctx))
+		}
+		err = <-r.done // the poller was faster
+	}
+	if err != nil {
+		undo()
+	}
+	return err
+}
+
+// ResizeOwned is Resize for the goroutine that polls the queue.
+func (q *CQ) ResizeOwned(depth int) error {
+	undo, err := q.claimDepth(depth)
+	if err != nil {
+		return err
+	}
+	q.mailbox.mu.Lock()
+	defer q.mailbox.mu.Unlock()
+	if err := q.resize(depth); err != nil {
+		undo()
+		return err
+	}
+	return nil
+}
+
+// claimDepth checks that a depth is possible, and lets no queue pair claim more
+// than it from now on. undo takes that back.
+func (q *CQ) claimDepth(depth int) (undo func(), err error) {
+	d := q.dev
+	if depth < 1 || depth > d.attr.MaxCQE {
+		return nil, invalid("resize CQ: depth %d: %s allows 1 to %d", depth, d.info.Name, d.attr.MaxCQE)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if q.closed {
+		return nil, fmt.Errorf("goverbs: %s: resize CQ: %w", d.info.Name, os.ErrClosed)
+	}
+	if depth < q.committed {
+		return nil, fmt.Errorf("goverbs: %s: resize CQ to %d: %w: its queue pairs may have %d completions outstanding", d.info.Name, depth, ErrCQFull, q.committed)
+	}
+	old := q.depth
+	q.depth = min(q.depth, depth)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		q.depth = old
+	}, nil
+}
+
+// resize does it. The caller is the poller and holds the mailbox.
+func (q *CQ) resize(depth int) error {
+	const op = "resize CQ"
+	d := q.dev
+	if q.state.Load()&cq.Closed != 0 {
+		return q.closedError()
+	}
+	in, out, rings := new(abi.UverbsResizeCQ), new(abi.UverbsResizeCQResp), new(abi.RxeResizeCQResp)
+	in.CQHandle, in.CQE = q.handle, uint32(depth)
+	r := newCommand(d.driver, abi.IB_USER_VERBS_CMD_RESIZE_CQ, in.Bytes(), out.Bytes())
+	r.out(abi.UVERBS_ATTR_UHW_OUT, rings.Bytes())
+	if err := d.call(op, r); err != nil {
+		return err
+	}
+	// The kernel has moved what was in the old ring to a new one. From here
+	// on the old one is dead, so that a failure leaves a queue without any.
+	mapping, err := d.mapRing(op, rings.MI)
+	if err != nil {
+		return q.lost(err)
+	}
+	ring, err := rxe.NewCQ(mapping.Bytes(), &d.endpoints, &q.state)
+	if err != nil {
+		mapping.Detach()
+		return q.lost(&Error{Op: op, Device: d.info.Name, Err: err})
+	}
+	old := q.mapping
+	q.ring, q.mapping = ring, mapping
+	for i := range q.mailbox.tombs {
+		q.mailbox.tombs[i].lap = 0 // counted from the new ring's beginning
+	}
+	d.mu.Lock()
+	q.depth = min(int(out.CQE), int(ring.Capacity()))
+	d.mu.Unlock()
+	if err := old.Detach(); err != nil {
+		return &Error{Op: op, Device: d.info.Name, Err: err}
+	}
+	return nil
+}
+
+// lost marks the queue as one that has no ring any more.
+func (q *CQ) lost(err error) error {
+	if q.mailbox.dead == nil {
+		q.mailbox.dead = fmt.Errorf("goverbs: %s: poll CQ: %w: its new ring could not be mapped: %w", q.dev.info.Name, ErrOverrun, err)
+		q.state.Set(cq.Dead)
+	}
+	return err
+}
+
+// Moderate lets the device wait with an event until count completions are there
+// or period is over since the first, in steps of a microsecond up to 65.535 ms.
+// It returns ErrNotSupported where the driver cannot: soft-RoCE cannot.
+func (q *CQ) Moderate(count int, period time.Duration) error {
+	const op = "moderate CQ"
+	us := period.Microseconds()
+	if count < 0 || count > 1<<16-1 || us < 0 || us > 1<<16-1 {
+		return invalid("%s: %d completions or %v: 0 to 65535, 0 to 65.535ms", op, count, period)
+	}
+	const moderation = 1 // enum ib_cq_attr_mask: IB_CQ_MODERATE
+	in := &abi.UverbsExModifyCQ{CQHandle: q.handle, AttrMask: moderation, Attr: abi.UverbsCQModeration{CQCount: uint16(count), CQPeriod: uint16(us)}}
+	q.bell.Lock()
+	defer q.bell.Unlock()
+	if q.state.Load()&cq.Closed != 0 {
+		return q.closedError()
+	}
+	return q.dev.call(op, newCommand(q.dev.driver, extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_CQ), in.Bytes(), nil))
+}
