@@ -33,11 +33,31 @@ type SendRequest struct {
 	Op         Opcode
 	Flags      SendFlags
 	Imm        uint32 // OpSendImm, OpWriteImm
-	RemoteAddr uint64 // OpWrite, OpWriteImm, OpRead
-	RKey       uint32
+	RemoteAddr uint64 // all that name the peer's memory; OpBindMW: where the window begins
+	RKey       uint32 // with RemoteAddr; OpBindMW: the window's from then on
 	Length     uint32 // sum over SGEs, or len(Data)
 	SGEs       []SGE
 	Data       []byte // with Inline, instead of SGEs
+	// InvalidateRKey is the key that OpSendInvalidate takes from the peer's
+	// memory window and OpLocalInvalidate from one of this side's.
+	InvalidateRKey uint32
+	// Operand is what OpCompareSwap stores where it finds Compare, what
+	// OpFetchAdd adds, and what OpAtomicWrite writes, with Length 8 and
+	// neither SGEs nor Data.
+	Operand, Compare uint64
+	// OpBindMW only: the window's key until then, its size in bytes, the
+	// lkey of the region that it opens and the rights that it gives, as in
+	// enum ib_uverbs_access_flags. Length is 0.
+	WindowRKey, WindowLKey uint32
+	WindowBytes            uint64
+	WindowAccess           uint32
+	// OpFlush only, with Length as the size of the range: what is flushed to
+	// (enum ib_placement_type), and whether the whole region is meant.
+	FlushType  uint8
+	FlushWhole bool
+	// Datagram queues only: the device's number of the address handle, which
+	// is not 0, and the queue pair at that address and its Q_Key.
+	AH, DestQPN, QKey uint32
 }
 
 // SendRing is the send queue of a provider. One goroutine at a time uses it.

@@ -1,6 +1,7 @@
 package rxe
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/goverbs/goverbs/abi"
@@ -39,22 +40,39 @@ func NewSQ(mem []byte, maxSGE, maxInline int) (*SQ, error) {
 // own limit is 32; this one only keeps sizes from overflowing.
 const maxElements = 1 << 16
 
-// noWire marks an operation that no request of this queue has.
-const noWire = 0xff
-
 // sendOps has, for each operation, the number in enum ib_uverbs_wr_opcode of
-// rdma/ib_user_verbs.h and which fields go with it.
+// rdma/ib_user_verbs.h, which arm of the request's union goes with it, and which
+// of the union beside it.
 var sendOps = [...]struct {
-	wire        uint8
-	remote, imm bool
+	wire            uint8
+	arm             arm
+	imm, invalidate bool
 }{
-	cq.OpSend:           {wire: 2},
-	cq.OpSendImm:        {wire: 3, imm: true},
-	cq.OpSendInvalidate: {wire: noWire},
-	cq.OpWrite:          {wire: 0, remote: true},
-	cq.OpWriteImm:       {wire: 1, remote: true, imm: true},
-	cq.OpRead:           {wire: 4, remote: true},
+	cq.OpSend:            {wire: 2},
+	cq.OpSendImm:         {wire: 3, imm: true},
+	cq.OpSendInvalidate:  {wire: 9, invalidate: true},
+	cq.OpWrite:           {wire: 0, arm: armRDMA},
+	cq.OpWriteImm:        {wire: 1, arm: armRDMA, imm: true},
+	cq.OpRead:            {wire: 4, arm: armRDMA},
+	cq.OpCompareSwap:     {wire: 5, arm: armAtomic},
+	cq.OpFetchAdd:        {wire: 6, arm: armAtomic},
+	cq.OpLocalInvalidate: {wire: 7, invalidate: true},
+	cq.OpBindMW:          {wire: 8, arm: armWindow},
+	cq.OpFlush:           {wire: 14, arm: armFlush},
+	cq.OpAtomicWrite:     {wire: 15, arm: armAtomicWrite},
 }
+
+// arm is the part of union wr of struct rxe_send_wr that an operation uses.
+type arm uint8
+
+const (
+	armNone arm = iota
+	armRDMA
+	armAtomic
+	armWindow
+	armFlush
+	armAtomicWrite // armRDMA, and eight bytes where others have elements
+)
 
 // Flags of a send work request, enum ib_send_flags of include/rdma/ib_verbs.h.
 const (
@@ -89,9 +107,6 @@ func wireFlags(f cq.SendFlags) uint32 {
 // next one.
 func (q *SQ) Put(r *cq.SendRequest) {
 	op := &sendOps[r.Op]
-	if op.wire == noWire {
-		panic("rxe: Put: " + r.Op.String() + " is not an operation of soft-RoCE send queues")
-	}
 	w := q.ring.send(q.next)
 	*w = abi.RxeSendWQE{}
 	w.WR.WRID = r.WRID
@@ -100,20 +115,38 @@ func (q *SQ) Put(r *cq.SendRequest) {
 	if op.imm {
 		*w.WR.Ex.ImmData() = abi.MakeBe32(r.Imm)
 	}
-	if op.remote {
+	switch op.arm {
+	case armNone:
+	case armRDMA:
 		to := w.WR.WR.Rdma()
 		to.RemoteAddr, to.RKey = r.RemoteAddr, r.RKey
 		// The driver's running remote address: it starts from here, not
 		// from the field above.
 		w.IOVA = r.RemoteAddr
+	default:
+		putArm(w, r, op.arm)
+	}
+	if op.invalidate {
+		*w.WR.Ex.InvalidateRKey() = r.InvalidateRKey
+	}
+	if r.AH != 0 {
+		// The driver has the address vector; the room for one in the
+		// request is for kernels before 5.15.
+		to := w.WR.WR.UD()
+		to.RemoteQPN, to.RemoteQKey, to.AHNum = r.DestQPN, r.QKey, r.AH
 	}
 	w.DMA.Length, w.DMA.Resid = r.Length, r.Length
-	if r.Flags&cq.Inline != 0 {
+	switch {
+	case op.arm == armAtomicWrite:
+		// Not inline by its flags, but in the same place. Every slot has
+		// room for it: a size of 208 bytes is rounded up to 256.
+		binary.NativeEndian.PutUint64(q.ring.inline(q.next, 8), r.Operand)
+	case r.Flags&cq.Inline != 0:
 		if len(r.Data) > q.maxInline {
 			panic("rxe: Put: more inline data than the send queue was made for")
 		}
 		copy(q.ring.inline(q.next, len(r.Data)), r.Data)
-	} else {
+	default:
 		if len(r.SGEs) > q.maxSGE {
 			panic("rxe: Put: more elements than the send queue was made for")
 		}
@@ -121,6 +154,36 @@ func (q *SQ) Put(r *cq.SendRequest) {
 		putSGEs(q.ring.sges(q.next, abi.SizeofRxeSendWQE, len(r.SGEs)), r.SGEs)
 	}
 	q.advance()
+}
+
+// putArm writes the arms of less common operations.
+func putArm(w *abi.RxeSendWQE, r *cq.SendRequest, a arm) {
+	switch a {
+	case armAtomicWrite:
+		to := w.WR.WR.Rdma()
+		to.RemoteAddr, to.RKey = r.RemoteAddr, r.RKey
+	case armAtomic:
+		to := w.WR.WR.Atomic()
+		to.RemoteAddr, to.RKey = r.RemoteAddr, r.RKey
+		// One field has what is compared or what is added.
+		to.CompareAdd = r.Operand
+		if r.Op == cq.OpCompareSwap {
+			to.CompareAdd, to.Swap = r.Compare, r.Operand
+		}
+	case armFlush:
+		to := w.WR.WR.Flush()
+		to.RemoteAddr, to.RKey, to.Length = r.RemoteAddr, r.RKey, r.Length
+		to.Type = r.FlushType
+		if r.FlushWhole {
+			to.Level = uint8(abi.IB_FLUSH_MR)
+		}
+	case armWindow:
+		to := w.WR.WR.MW()
+		to.Addr, to.Length, to.MRLKey = r.RemoteAddr, r.WindowBytes, r.WindowLKey
+		to.MWRKey, to.RKey, to.Access = r.WindowRKey, r.RKey, r.WindowAccess
+		return // its address is this side's, and nothing runs along it
+	}
+	w.IOVA = r.RemoteAddr
 }
 
 // putSGEs writes elements to a slot; the two are of one length.

@@ -64,6 +64,12 @@ var sendGolden = []struct {
 			u32(0x40), u32(0x40), u32(0), u32(1), u32(0), 4,
 			u64(0x7f00_0000_1000), u32(0x40), u32(0x1a1)),
 	}, {
+		"datagram with immediate",
+		cq.SendRequest{WRID: id, Op: cq.OpSendImm, Imm: 0x01020304, AH: 0x4a5, DestQPN: 0x112233, QKey: 0x11111111, Length: 0x40, SGEs: sges[:1]},
+		record(u64(id), 4, u32(3), u32(2), "\x01\x02\x03\x04", u32(0x112233), u32(0x11111111), 4, u32(0x4a5), 104, 40,
+			u32(0x40), u32(0x40), u32(0), u32(1), u32(0), 4,
+			u64(0x7f00_0000_1000), u32(0x40), u32(0x1a1)),
+	}, {
 		"write, fenced",
 		cq.SendRequest{WRID: id, Op: cq.OpWrite, Flags: cq.Fence, Imm: 5, RemoteAddr: far, RKey: 0x2c3, Length: 0x40, SGEs: sges[:1]},
 		record(u64(id), 4, u32(0), u32(3), 4, u64(far), u32(0x2c3), 108, u32(0), u32(0), u64(far), 24,
@@ -89,6 +95,46 @@ var sendGolden = []struct {
 		record(u64(id), 4, u32(4), u32(2), 4, u64(far), u32(0x2c3), 108, u32(0), u32(0), u64(far), 24,
 			u32(0x1000_0040), u32(0x1000_0040), u32(0), u32(2), u32(0), 4,
 			u64(0x7f00_0000_1000), u32(0x40), u32(0x1a1), u64(0x8000_0000_0000_0008), u32(0x1000_0000), u32(0x1b2)),
+	}, {
+		"send with invalidate",
+		cq.SendRequest{WRID: id, Op: cq.OpSendInvalidate, Imm: 5, InvalidateRKey: 0x8000_01aa, Length: 0x40, SGEs: sges[:1]},
+		record(u64(id), 4, u32(9), u32(2), u32(0x8000_01aa), 120, 40,
+			u32(0x40), u32(0x40), u32(0), u32(1), u32(0), 4,
+			u64(0x7f00_0000_1000), u32(0x40), u32(0x1a1)),
+	}, {
+		"local invalidate",
+		cq.SendRequest{WRID: id, Op: cq.OpLocalInvalidate, Flags: cq.Fence, InvalidateRKey: 0x8000_01aa},
+		record(u64(id), 4, u32(7), u32(3), u32(0x8000_01aa), 120, 40, 24),
+	}, {
+		"compare and swap",
+		cq.SendRequest{WRID: id, Op: cq.OpCompareSwap, RemoteAddr: far, RKey: 0x2c3, Compare: 0x0102_0304_0506_0708, Operand: 0x1112_1314_1516_1718,
+			Length: 8, SGEs: []cq.SGE{{Addr: 0x7f00_0000_1000, Length: 8, LKey: 0x1a1}}},
+		record(u64(id), 4, u32(5), u32(2), 4, u64(far), u64(0x0102_0304_0506_0708), u64(0x1112_1314_1516_1718), u32(0x2c3), 92, u32(0), u32(0), u64(far), 24,
+			u32(8), u32(8), u32(0), u32(1), u32(0), 4, u64(0x7f00_0000_1000), u32(8), u32(0x1a1)),
+	}, {
+		"fetch and add",
+		cq.SendRequest{WRID: id, Op: cq.OpFetchAdd, RemoteAddr: far, RKey: 0x2c3, Compare: 3, Operand: 0xffff_ffff_ffff_fffe,
+			Length: 8, SGEs: []cq.SGE{{Addr: 0x7f00_0000_1000, Length: 8, LKey: 0x1a1}}},
+		record(u64(id), 4, u32(6), u32(2), 4, u64(far), u64(0xffff_ffff_ffff_fffe), u64(0), u32(0x2c3), 92, u32(0), u32(0), u64(far), 24,
+			u32(8), u32(8), u32(0), u32(1), u32(0), 4, u64(0x7f00_0000_1000), u32(8), u32(0x1a1)),
+	}, {
+		"bind",
+		cq.SendRequest{WRID: id, Op: cq.OpBindMW, RemoteAddr: far, RKey: 0x8000_01ab, WindowRKey: 0x8000_01aa, WindowLKey: 0x1a1, WindowBytes: 0x2_0000_0001, WindowAccess: 0xe},
+		record(u64(id), 4, u32(8), u32(2), 4, u64(far), u64(0x2_0000_0001), u32(0x1a1), u32(0x8000_01aa), u32(0x8000_01ab), u32(0xe), 88, 40, 24),
+	}, {
+		"flush of a range",
+		cq.SendRequest{WRID: id, Op: cq.OpFlush, Flags: cq.Unsignaled, RemoteAddr: far, RKey: 0x2c3, Length: 0x1234, FlushType: 3},
+		record(u64(id), 4, u32(14), u32(0), 4, u64(far), u32(0x1234), u32(0x2c3), "\x03\x00", 102, u32(0), u32(0), u64(far), 24,
+			u32(0x1234), u32(0x1234), u32(0), u32(0), u32(0), 4),
+	}, {
+		"flush of a region",
+		cq.SendRequest{WRID: id, Op: cq.OpFlush, RemoteAddr: far, RKey: 0x2c3, FlushType: 1, FlushWhole: true},
+		record(u64(id), 4, u32(14), u32(2), 4, u64(far), u32(0), u32(0x2c3), "\x01\x01", 102, u32(0), u32(0), u64(far), 24, 24),
+	}, {
+		"atomic write",
+		cq.SendRequest{WRID: id, Op: cq.OpAtomicWrite, RemoteAddr: far, RKey: 0x2c3, Length: 8, Operand: 0x1112_1314_1516_1718},
+		record(u64(id), 4, u32(15), u32(2), 4, u64(far), u32(0x2c3), 108, u32(0), u32(0), u64(far), 24,
+			u32(8), u32(8), u32(0), u32(0), u32(0), 4, u64(0x1112_1314_1516_1718)),
 	},
 }
 
@@ -198,8 +244,6 @@ func TestPutPanics(t *testing.T) {
 	for name, req := range map[string]cq.SendRequest{
 		"inline data":    {Op: cq.OpSend, Flags: cq.Inline, Data: make([]byte, 33), Length: 33},
 		"elements":       {Op: cq.OpSend, SGEs: three},
-		"invalidate":     {Op: cq.OpSendInvalidate},
-		"compare":        {Op: cq.OpCompareSwap},
 		"receive":        {Op: cq.OpRecv},
 		"no such number": {Op: 255},
 	} {
