@@ -32,6 +32,11 @@ type Device struct {
 	ids       atomic.Uint64
 	async     *asyncEvents
 
+	byQPN struct { // the open queue pairs
+		sync.RWMutex
+		m map[uint32]*QP
+	}
+
 	mu      sync.Mutex
 	objects map[uint64]closer
 	closing bool

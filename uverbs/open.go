@@ -112,6 +112,7 @@ func openDevice(k kernel.Kernel, info DeviceInfo, opts *Options) (*Device, error
 		info: info, opts: *opts, kernel: k, file: f, driver: uint32(info.Driver), trace: newTracer(),
 		objects: make(map[uint64]closer), closed: make(chan struct{}),
 	}
+	d.byQPN.m = make(map[uint32]*QP)
 	if os.Getenv("GOVERBS_NOWRITE") == "1" {
 		d.bell.Store(bellIoctl)
 	}
