@@ -62,6 +62,9 @@ func (g *Game) open() error {
 	if g.qp, err = pd.NewQP(uverbs.RC, &uverbs.QPOptions{
 		CQ: g.cq, SendDepth: 1, RecvDepth: g.cfg.RxDepth, Source: g.source(), PeerAccess: uverbs.NoAccess,
 	}); err != nil {
+		if g.cfg.GIDIndex != DefaultGID && errors.Is(err, uverbs.ErrInvalid) {
+			return BadConfig("%v", err) // which says what GIDs there are
+		}
 		return err
 	}
 	e := g.qp.Endpoint()
