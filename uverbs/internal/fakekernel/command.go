@@ -36,6 +36,9 @@ func init() {
 		abi.IB_USER_VERBS_CMD_RESIZE_CQ:           (*ioctl).resizeCQ,
 		abi.IB_USER_VERBS_CMD_MODIFY_QP:           (*ioctl).modifyQP,
 		abi.IB_USER_VERBS_CMD_QUERY_QP:            (*ioctl).queryQP,
+		abi.IB_USER_VERBS_CMD_CREATE_AH:           (*ioctl).createAH,
+		abi.IB_USER_VERBS_CMD_ATTACH_MCAST:        (*ioctl).attachMulticast,
+		abi.IB_USER_VERBS_CMD_DETACH_MCAST:        (*ioctl).detachMulticast,
 		abi.IB_USER_VERBS_CMD_POST_SEND: func(c *ioctl, cmd *abi.Command, in []byte) error {
 			var p abi.UverbsPostSend
 			copy(p.Bytes(), in)

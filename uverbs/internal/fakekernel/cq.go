@@ -121,7 +121,7 @@ type completion struct {
 	byteLen        uint32
 	imm            [4]byte // as it came
 	qpn            uint32
-	flags          uint32
+	srcQP, flags   uint32
 	port           uint8
 }
 
@@ -151,6 +151,7 @@ func (q *cq) post(w completion, solicited bool) bool {
 	ne.PutUint32(b[20:], w.byteLen)
 	copy(b[24:28], w.imm[:])
 	ne.PutUint32(b[28:], w.qpn)
+	ne.PutUint32(b[32:], w.srcQP)
 	ne.PutUint32(b[36:], w.flags)
 	b[46] = w.port
 	q.producer = next

@@ -35,6 +35,11 @@ type Device struct {
 	LacksCommands []uint32
 	// NoWrite refuses the write interface with this errno, such as EACCES.
 	NoWrite error
+	// AVInRequest makes the device one of Linux before 5.15, which gives no
+	// numbers for address handles. Privileged lets programs use Q_Keys with
+	// the top bit set. ReuseQPN gives a new queue pair the lowest free
+	// number, where otherwise numbers are not used again.
+	AVInRequest, Privileged, ReuseQPN bool
 	// NoPermission lets Open fail with EACCES, NoNode with ENOENT; with
 	// NoUverbs there is no verbs file at all.
 	NoPermission, NoNode, NoUverbs bool
@@ -58,6 +63,7 @@ type device struct {
 	gone     bool
 	nextQPN  uint32
 	contexts []*context
+	ahs      map[uint32]*ah // by number
 }
 
 func newDevice(d Device, n int) *device {
@@ -92,13 +98,35 @@ func newDevice(d Device, n int) *device {
 	v := &device{
 		Device: d, index: uint32(n), name: "uverbs" + digit,
 		rdev: 231<<8 | uint64(192+n), guid: 0x020000fffe000000 | uint64(n+1), up: true,
-		// Numbers 0 to 16 are the kernel's.
-		nextQPN: 17,
+		nextQPN: firstQPN, ahs: make(map[uint32]*ah),
 	}
 	for _, a := range d.Addrs {
 		v.gids = append(v.gids, a.As16())
 	}
 	return v
+}
+
+// firstQPN is the first number of a queue pair: those before are the kernel's.
+const firstQPN = 17
+
+// newQPN is the number of a new queue pair.
+func (d *device) newQPN() uint32 {
+	n := d.nextQPN
+	if !d.ReuseQPN {
+		d.nextQPN++
+		return n
+	}
+	taken := make(map[uint32]bool)
+	for _, c := range d.contexts {
+		for _, o := range c.objects {
+			if q, ok := o.(*qp); ok {
+				taken[q.number] = true
+			}
+		}
+	}
+	for n = firstQPN; taken[n]; n++ {
+	}
+	return n
 }
 
 // lacks tells whether the device's kernel has no such method.

@@ -3,6 +3,8 @@ package fakekernel
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/goverbs/goverbs/abi"
 )
 
 // Statuses of enum ib_wc_status.
@@ -49,7 +51,7 @@ func (q *qp) run() {
 		if bad != "" {
 			q.ctx.k.violation("a send request of QP %d has %s", q.number, bad)
 		} else {
-			verdict = q.execute(&w)
+			verdict = q.carry(&w)
 		}
 		if q.state == stateErr {
 			// It is its own peer, refused what it asked for, and has
@@ -161,6 +163,14 @@ func (q *qp) peer() *qp {
 		}
 	}
 	return nil
+}
+
+// carry does one request and returns a status for the completion, or a verdict.
+func (q *qp) carry(w *sendWQE) int {
+	if q.typ == uint64(abi.IB_UVERBS_QPT_UD) {
+		return q.datagram(w)
+	}
+	return q.execute(w)
 }
 
 // execute carries one request to the peer and returns a status for the

@@ -49,6 +49,15 @@ var transitions = map[[2]qpState]transition{
 	{stateRTS, stateRTS}: {0, maskCurState | maskAltPath | maskAccess | maskMinRNRTimer | maskPathMig},
 }
 
+// udTransitions are those of UD queue pairs.
+var udTransitions = map[[2]qpState]transition{
+	{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskQKey, 0},
+	{stateInit, stateInit}:  {0, maskPKeyIndex | maskPort | maskQKey},
+	{stateInit, stateRTR}:   {0, maskPKeyIndex | maskQKey},
+	{stateRTR, stateRTS}:    {maskSQPSN, maskCurState | maskQKey},
+	{stateRTS, stateRTS}:    {0, maskCurState | maskQKey},
+}
+
 func (c *ioctl) modifyQP(cmd *abi.Command, in []byte) error {
 	var m abi.UverbsModifyQP
 	if err := request.Fill(cmd, m.Bytes(), in); err != nil {
@@ -68,6 +77,9 @@ func (c *ioctl) modifyQP(cmd *abi.Command, in []byte) error {
 	if err := q.checkModify(&m, to); err != nil {
 		return err
 	}
+	if m.AttrMask&maskQKey != 0 && m.QKey&ownQKey != 0 && !c.f.dev.Privileged {
+		return syscall.EPERM
+	}
 	q.set(&m)
 	q.enter(to)
 	return nil
@@ -86,7 +98,11 @@ func (q *qp) checkModify(m *abi.UverbsModifyQP, to qpState) error {
 		}
 		return nil
 	}
-	t, ok := transitions[[2]qpState{q.state, to}]
+	table := transitions
+	if q.typ == uint64(abi.IB_UVERBS_QPT_UD) {
+		table = udTransitions
+	}
+	t, ok := table[[2]qpState{q.state, to}]
 	if !ok || set&t.required != t.required || set&^(t.required|t.optional) != 0 {
 		return syscall.EINVAL
 	}
@@ -116,6 +132,7 @@ func (q *qp) set(m *abi.UverbsModifyQP) {
 		{maskAccess, func() { a.QPAccessFlags = m.QPAccessFlags }},
 		{maskPKeyIndex, func() { a.PKeyIndex = m.PKeyIndex }},
 		{maskPort, func() { a.PortNum = m.PortNum }},
+		{maskQKey, func() { a.QKey = m.QKey }},
 		{maskAV, func() { a.Dest = m.Dest }},
 		{maskPathMTU, func() { a.PathMTU = m.PathMTU }},
 		{maskTimeout, func() { a.Timeout = m.Timeout & 0x1f }},

@@ -21,9 +21,11 @@ const (
 	stateErr
 )
 
-// qp is a queue pair of type RC.
+// qp is a queue pair.
 type qp struct {
 	ctx          *context
+	typ          uint64     // enum ib_uverbs_qp_type: RC or UD
+	groups       [][16]byte // multicast groups that it is in
 	pd           *pd
 	sendCQ, recv *cq
 	number       uint32
@@ -57,14 +59,14 @@ func (c *ioctl) createQP() error {
 	if err := c.qpParts(q); err != nil {
 		return err
 	}
-	typ, _ := c.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE)
+	q.typ, _ = c.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE)
 	raw, _ := c.In(abi.UVERBS_ATTR_CREATE_QP_CAP)
 	copy(q.cap.Bytes(), raw)
 	flags, err := c.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, 1<<13-1)
 	switch {
 	case err != nil:
 		return err
-	case typ != uint64(abi.IB_UVERBS_QPT_RC), flags&^uint64(abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0:
+	case q.typ != uint64(abi.IB_UVERBS_QPT_RC) && q.typ != uint64(abi.IB_UVERBS_QPT_UD), flags&^uint64(abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0:
 		return syscall.EOPNOTSUPP
 	case len(c.UHWIn()) > 0, c.UHWOutLen() < abi.SizeofRxeCreateQPResp,
 		q.cap.MaxSendWR > maxQPWR, q.cap.MaxRecvWR > maxQPWR,
@@ -78,8 +80,7 @@ func (c *ioctl) createQP() error {
 	q.cap.MaxSendSGE, q.cap.MaxInlineData = area/sgeSize, area
 	q.rq = ctx.newRing("the receive ring of a QP", int(q.cap.MaxRecvWR), recvSGE+int(q.cap.MaxRecvSGE)*sgeSize)
 	q.sq = ctx.newRing("the send ring of a QP", int(q.cap.MaxSendWR), sendData+int(area))
-	q.number = d.nextQPN
-	d.nextQPN++
+	q.number = d.newQPN()
 	q.pd.users++
 	q.sendCQ.users++
 	q.recv.users++
@@ -157,7 +158,7 @@ func (c *ioctl) queryQP(cmd *abi.Command, in []byte) error {
 	a := &q.attr
 	resp := abi.UverbsQueryQPResp{
 		Dest: a.Dest, MaxSendWR: q.cap.MaxSendWR, MaxRecvWR: q.cap.MaxRecvWR, MaxSendSGE: q.cap.MaxSendSGE,
-		MaxRecvSGE: q.cap.MaxRecvSGE, MaxInlineData: q.cap.MaxInlineData, RQPSN: q.rqPSN, SQPSN: q.sqPSN,
+		MaxRecvSGE: q.cap.MaxRecvSGE, MaxInlineData: q.cap.MaxInlineData, QKey: a.QKey, RQPSN: q.rqPSN, SQPSN: q.sqPSN,
 		DestQPNum: a.DestQPNum, QPAccessFlags: a.QPAccessFlags, PKeyIndex: a.PKeyIndex,
 		QPState: uint8(q.state), CurQPState: uint8(q.state), PathMTU: a.PathMTU, MaxRdAtomic: a.MaxRdAtomic,
 		MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer, PortNum: a.PortNum, Timeout: a.Timeout,

@@ -1,6 +1,10 @@
 package fakekernel
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/goverbs/goverbs/abi"
+)
 
 // Layout of struct rxe_send_wqe and rxe_recv_wqe in rdma/rdma_user_rxe.h.
 const (
@@ -10,6 +14,9 @@ const (
 	sendImm      = 20
 	sendRemote   = 24
 	sendRKey     = 32
+	sendDestQPN  = 24 // of datagrams, as the two below
+	sendQKey     = 28
+	sendAH       = 36
 	sendStatus   = 144
 	sendState    = 148
 	sendIOVA     = 152
@@ -70,6 +77,8 @@ type sendWQE struct {
 	remote        uint64
 	rkey          uint32
 	length        uint32
+	ah, dest      uint32 // of datagrams, as qkey
+	qkey          uint32
 	sges          []sge
 	inline        []byte
 }
@@ -82,6 +91,9 @@ func (q *qp) parseSend(b []byte) (w sendWQE, bad string) {
 		imm: [4]byte(b[sendImm:]), rkey: ne.Uint32(b[sendRKey:]), length: ne.Uint32(b[sendLength:]),
 		// The driver uses this copy of the remote address.
 		remote: ne.Uint64(b[sendIOVA:]),
+	}
+	if q.typ == uint64(abi.IB_UVERBS_QPT_UD) {
+		w.dest, w.qkey, w.ah = ne.Uint32(b[sendDestQPN:]), ne.Uint32(b[sendQKey:]), ne.Uint32(b[sendAH:])
 	}
 	num := ne.Uint32(b[sendNumSGE:])
 	switch {
