@@ -22,11 +22,15 @@ type Endpoint struct {
 	// ReadDepth is how many reads and atomics it takes at a time; 0 if not
 	// known.
 	ReadDepth int
+	// QKey is the Q_Key of a UD queue pair, 0 of others. Handshake does not
+	// carry it.
+	QKey uint32
 }
 
 // ConnectOptions are the choices of Connect and Handshake. The zero value, and
 // nil, mean: give up after 6 retries of 67 ms and after 6 retries for lack of a
-// receive, so that every request ends.
+// receive, so that every request ends. UC queue pairs repeat nothing and read
+// nothing: of these only MTU and the last three mean something to them.
 type ConnectOptions struct {
 	// MTU is the largest packet payload in bytes. 0 is the lesser of what
 	// both ports have.
@@ -67,7 +71,11 @@ const (
 
 // Endpoint describes the queue pair to its peer.
 func (qp *QP) Endpoint() Endpoint {
-	return Endpoint{QPN: qp.qpn, PSN: qp.psn, GID: qp.source.GID, LID: qp.lid, MTU: qp.mtu, ReadDepth: qp.dev.readDepth()}
+	e := Endpoint{QPN: qp.qpn, PSN: qp.psn, GID: qp.source.GID, LID: qp.lid, MTU: qp.mtu, ReadDepth: qp.dev.readDepth()}
+	if qp.typ == UD {
+		e.QKey = qp.qkey.Load()
+	}
+	return e
 }
 
 // SetPSN chooses the packet sequence number to begin with, 24 bits, in place of
@@ -93,6 +101,9 @@ func (d *Device) readDepth() int {
 // ctx is checked between steps. A step inside the kernel, such as finding the
 // peer's hardware address, cannot be interrupted.
 func (qp *QP) Connect(ctx context.Context, peer Endpoint, opts *ConnectOptions) error {
+	if qp.typ == UD {
+		return invalid("%s: connect QP %d: UD queue pairs have no peer: use SendTo", qp.dev.info.Name, qp.qpn)
+	}
 	var o ConnectOptions
 	if opts != nil {
 		o = *opts
@@ -101,22 +112,22 @@ func (qp *QP) Connect(ctx context.Context, peer Endpoint, opts *ConnectOptions) 
 	if peer.GID.IsZero() && peer.LID == 0 {
 		return invalid("%s: connect QP %d: the peer has neither GID nor LID", qp.dev.info.Name, qp.qpn)
 	}
-	steps := []struct {
+	type step struct {
 		to    QPState
 		attrs []QPAttr
-	}{
-		{StateRTR, []QPAttr{
-			AttrPath(peer.GID, qp.source.Port, qp.source.Index, o.HopLimit, o.TrafficClass),
-			AttrServiceLevel(o.ServiceLevel), AttrDLID(peer.LID),
-			AttrPathMTU(o.MTU), AttrDestQPN(peer.QPN), AttrRecvPSN(peer.PSN),
-			AttrPeerReadDepth(uint8(o.ReadDepth)), AttrMinRNRTimer(o.MinRNRTimer),
-		}},
-		{StateRTS, []QPAttr{
-			AttrAckTimeout(o.AckTimeout), AttrRetries(o.Retries), AttrRNRRetries(o.RNRRetries),
-			AttrSendPSN(qp.psn), AttrReadDepth(uint8(o.ReadDepth)),
-		}},
 	}
-	for _, s := range steps {
+	receive := step{StateRTR, []QPAttr{
+		AttrPath(peer.GID, qp.source.Port, qp.source.Index, o.HopLimit, o.TrafficClass),
+		AttrServiceLevel(o.ServiceLevel), AttrDLID(peer.LID),
+		AttrPathMTU(o.MTU), AttrDestQPN(peer.QPN), AttrRecvPSN(peer.PSN),
+	}}
+	send := step{StateRTS, []QPAttr{AttrSendPSN(qp.psn)}}
+	if qp.typ == RC {
+		receive.attrs = append(receive.attrs, AttrPeerReadDepth(uint8(o.ReadDepth)), AttrMinRNRTimer(o.MinRNRTimer))
+		send.attrs = append(send.attrs, AttrAckTimeout(o.AckTimeout), AttrRetries(o.Retries), AttrRNRRetries(o.RNRRetries),
+			AttrReadDepth(uint8(o.ReadDepth)))
+	}
+	for _, s := range []step{receive, send} {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("goverbs: %s: connect QP %d: before %v: %w", qp.dev.info.Name, qp.qpn, s.to, context.Cause(ctx))
 		}

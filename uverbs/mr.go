@@ -21,11 +21,15 @@ const (
 	RemoteWrite     = Access(abi.IB_UVERBS_ACCESS_REMOTE_WRITE)
 	RemoteRead      = Access(abi.IB_UVERBS_ACCESS_REMOTE_READ)
 	RemoteAtomic    = Access(abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC)
+	MWBind          = Access(abi.IB_UVERBS_ACCESS_MW_BIND) // memory windows may be bound to it
+	FlushGlobal     = Access(abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL)
+	FlushPersistent = Access(abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT) // of persistent memory only
 	RelaxedOrdering = Access(abi.IB_UVERBS_ACCESS_RELAXED_ORDERING)
 
 	remoteAccess   = RemoteWrite | RemoteRead | RemoteAtomic
 	optionalAccess = Access(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
-	knownAccess    = LocalWrite | remoteAccess | RelaxedOrdering
+	peerAccess     = remoteAccess | FlushGlobal | FlushPersistent
+	knownAccess    = LocalWrite | peerAccess | MWBind | RelaxedOrdering
 )
 
 // String lists the rights by name.
@@ -33,7 +37,8 @@ func (a Access) String() string {
 	names := []struct {
 		bit  Access
 		name string
-	}{{LocalWrite, "LocalWrite"}, {RemoteWrite, "RemoteWrite"}, {RemoteRead, "RemoteRead"}, {RemoteAtomic, "RemoteAtomic"}, {RelaxedOrdering, "RelaxedOrdering"}}
+	}{{LocalWrite, "LocalWrite"}, {RemoteWrite, "RemoteWrite"}, {RemoteRead, "RemoteRead"}, {RemoteAtomic, "RemoteAtomic"},
+		{MWBind, "MWBind"}, {FlushGlobal, "FlushGlobal"}, {FlushPersistent, "FlushPersistent"}, {RelaxedOrdering, "RelaxedOrdering"}}
 	var parts []string
 	for _, n := range names {
 		if a&n.bit != 0 {
@@ -51,6 +56,7 @@ func (a Access) String() string {
 // may be called from any goroutine.
 type MR struct {
 	object
+	pd     *PD
 	bytes  []byte
 	addr   uint64
 	access Access
@@ -86,6 +92,9 @@ func (pd *PD) Register(b []byte, access Access) (*MR, error) {
 	case access&(RemoteWrite|RemoteAtomic) != 0 && access&LocalWrite == 0:
 		return nil, invalid("%s: %v: remote writes and atomics need LocalWrite too", op, access)
 	}
+	if err := d.checkAccess(op, access); err != nil {
+		return nil, err
+	}
 	if d.coreSupport&uint64(abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS) == 0 {
 		access &^= optionalAccess
 	}
@@ -96,14 +105,14 @@ func (pd *PD) Register(b []byte, access Access) (*MR, error) {
 	in, out := new(abi.UverbsRegMR), new(abi.UverbsRegMRResp)
 	*in = abi.UverbsRegMR{Start: address(b), Length: uint64(len(b)), HCAVA: address(b), PDHandle: pd.handle, AccessFlags: uint32(access)}
 	mr := &MR{
-		object: object{dev: d, kind: kindMR, id: d.nextID()},
-		bytes:  b, addr: address(b), access: access, memory: memory,
+		object: object{dev: d, kind: kindMR, id: d.nextID()}, pd: pd,
+		bytes: b, addr: address(b), access: access, memory: memory,
 	}
 	// The kernel pins the pages during the call: b is reachable from mr.
 	err = d.call(op, newCommand(d.driver, abi.IB_USER_VERBS_CMD_REG_MR, in.Bytes(), out.Bytes()))
 	if err != nil {
 		mr.forget()
-		return nil, d.explainRegister(err, len(b))
+		return nil, d.explainRegister(err, len(b), access)
 	}
 	mr.handle, mr.lkey, mr.rkey = out.MRHandle, out.LKey, out.RKey
 	registered.Lock()
@@ -120,7 +129,7 @@ func (pd *PD) Register(b []byte, access Access) (*MR, error) {
 }
 
 // explainRegister adds the causes that people look for.
-func (d *Device) explainRegister(err error, n int) error {
+func (d *Device) explainRegister(err error, n int, access Access) error {
 	var e *Error
 	if !errors.As(err, &e) {
 		return err
@@ -136,6 +145,8 @@ func (d *Device) explainRegister(err error, n int) error {
 		default:
 			e.Hint = fmt.Sprintf("%d bytes asked, RLIMIT_MEMLOCK is %d bytes for all that the process has registered: raise it (ulimit -l, LimitMEMLOCK=) or grant CAP_IPC_LOCK", n, limit)
 		}
+	case isErrno(err, syscall.EINVAL) && access&FlushPersistent != 0:
+		e.Hint = "FlushPersistent is for mapped persistent memory (DAX) only"
 	case isErrno(err, syscall.EFAULT):
 		e.Hint = fmt.Sprintf("the %d bytes are not all mapped, or not writable though LocalWrite is asked", n)
 	}
@@ -143,13 +154,22 @@ func (d *Device) explainRegister(err error, n int) error {
 }
 
 // Close deregisters the memory. Requests that still use it fail; wait for their
-// completions first.
+// completions first. It returns ErrInUse, and can be called again, while a
+// memory window is bound to the region.
 func (mr *MR) Close() error {
 	if err := mr.retire(); err != nil {
 		return err
 	}
-	defer mr.release()
-	return mr.free()
+	err := mr.free()
+	var e *Error
+	if errors.As(err, &e) && isErrno(err, syscall.EINVAL, syscall.EBUSY) && mr.access&MWBind != 0 {
+		mr.revive()
+		e.Err = fmt.Errorf("%w by a memory window that is bound to it: %w", ErrInUse, e.Err)
+		e.Hint = "invalidate or close the window first"
+		return err
+	}
+	mr.release()
+	return err
 }
 
 func (mr *MR) free() error {

@@ -12,7 +12,10 @@ import (
 type kind int
 
 const (
-	kindQP kind = iota
+	kindMW kind = iota // before the queue pair that it was bound through
+	kindQP
+	kindSRQ
+	kindAH
 	kindCQ
 	kindChannel
 	kindMR
@@ -20,7 +23,7 @@ const (
 	numKinds
 )
 
-var kindNames = [numKinds]string{kindQP: "QP", kindCQ: "CQ", kindChannel: "completion channel", kindMR: "MR", kindPD: "PD"}
+var kindNames = [numKinds]string{kindMW: "MW", kindQP: "QP", kindSRQ: "SRQ", kindAH: "AH", kindCQ: "CQ", kindChannel: "completion channel", kindMR: "MR", kindPD: "PD"}
 
 // object is what every verbs object has: a kernel handle, the objects that it
 // stands on, and a count of those that stand on it. All fields are guarded by
@@ -85,6 +88,14 @@ func (o *object) retire() error {
 	}
 	o.closed, o.gone = true, make(chan struct{})
 	return nil
+}
+
+// revive takes retire back: the kernel refused to destroy the object.
+func (o *object) revive() {
+	o.dev.mu.Lock()
+	defer o.dev.mu.Unlock()
+	close(o.gone)
+	o.closed, o.gone = false, nil
 }
 
 // release lets go of what a closed object stood on.

@@ -20,10 +20,25 @@ type QPType uint32
 // writes and reads.
 const RC = QPType(abi.IB_UVERBS_QPT_RC)
 
+// UC is the unreliable connection: one peer and ordered, but not acknowledged. A
+// send or write completes when it has left; the peer drops it without a word if
+// it is damaged, no receive is posted, or a key or a right does not fit. Sends
+// and writes only.
+const UC = QPType(abi.IB_UVERBS_QPT_UC)
+
+// UD is the unreliable datagram: no connection, one packet a message, to
+// whomever each send names, or to multicast groups; sends only.
+const UD = QPType(abi.IB_UVERBS_QPT_UD)
+
 // String is the short name of the transport.
 func (t QPType) String() string {
-	if t == RC {
+	switch t {
+	case RC:
 		return "RC"
+	case UC:
+		return "UC"
+	case UD:
+		return "UD"
 	}
 	return fmt.Sprintf("QPType(%d)", uint32(t))
 }
@@ -33,7 +48,9 @@ func (t QPType) String() string {
 type QP struct {
 	object
 	typ    QPType
+	pd     *PD
 	qpn    uint32
+	qkey   atomic.Uint32 // UD: as last set
 	sendCQ *CQ
 	recvCQ *CQ
 	source GIDEntry
@@ -42,6 +59,7 @@ type QP struct {
 	psn    uint32
 	access Access
 	limits QPLimits
+	tag    any
 
 	index   *userIndex
 	mapping [2]*kernel.Mapping // receive queue, send queue
@@ -74,8 +92,16 @@ type QPOptions struct {
 	Source Source
 	// PeerAccess is what the peer may do through this queue pair, within
 	// what the memory regions allow. The zero value is RemoteWrite and
-	// RemoteRead; NoAccess allows neither.
+	// RemoteRead; NoAccess allows nothing. RemoteAtomic, FlushGlobal and
+	// FlushPersistent have to be asked for.
 	PeerAccess Access
+	// QKey is the Q_Key of a UD queue pair: it drops datagrams that come
+	// with another. 0 means DefaultQKey; for a Q_Key of 0, set it with
+	// Modify(StateRTS, AttrQKey(0)). Keys with the top bit set are for
+	// privileged programs.
+	QKey uint32
+	// Tag is the program's own name for the queue pair, which QP.Tag returns.
+	Tag any
 	// AllowOverrun makes the queue pair even if its completions do not fit
 	// into the CQ. If the CQ then overruns, completions are lost for good.
 	AllowOverrun bool
@@ -93,9 +119,9 @@ type QPLimits struct {
 	Inline               int // bytes a request
 }
 
-// NewQP makes a queue pair in the INIT state: receives can be posted, and
-// should be before the peer may send. Connect, or Handshake, makes it ready to
-// send.
+// NewQP makes a queue pair. One of type UD is in the RTS state, ready for
+// SendTo. Others are in INIT: receives can be posted, and should be before the
+// peer may send; Connect, or Handshake, makes them ready to send.
 //
 // It fails with ErrCQFull when the completions of all its requests do not fit
 // into the CQ beside those of the queue pairs that are there already.
@@ -105,12 +131,15 @@ func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
 	if opts == nil {
 		opts = new(QPOptions)
 	}
-	if typ != RC {
-		return nil, fmt.Errorf("goverbs: %s: %s of type %v: %w: this version makes RC queue pairs only", d.info.Name, op, typ, ErrNotSupported)
+	if typ != RC && typ != UC && typ != UD {
+		return nil, fmt.Errorf("goverbs: %s: %s of type %v: %w: this version makes RC, UC and UD queue pairs", d.info.Name, op, typ, ErrNotSupported)
+	}
+	if typ != UD && opts.QKey != 0 {
+		return nil, invalid("%s of type %v: QKey %#x: only UD has one", op, typ, opts.QKey)
 	}
 	qp := &QP{
 		object: object{dev: d, kind: kindQP, id: d.nextID()},
-		typ:    typ, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, psn: rand.Uint32() & maxPSN,
+		typ:    typ, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, psn: rand.Uint32() & maxPSN, tag: opts.Tag,
 	}
 	if qp.sendCQ == nil {
 		qp.sendCQ = opts.CQ
@@ -132,7 +161,14 @@ func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
 		qp.free()
 		return nil, err
 	}
-	if err := qp.toInit(); err != nil {
+	d.byQPN.Lock()
+	d.byQPN.m[qp.qpn] = qp
+	d.byQPN.Unlock()
+	qp.qkey.Store(opts.QKey)
+	if opts.QKey == 0 {
+		qp.qkey.Store(DefaultQKey)
+	}
+	if err := qp.begin(); err != nil {
 		qp.Close()
 		return nil, err
 	}
@@ -176,8 +212,11 @@ func (qp *QP) check(op string, opts *QPOptions) error {
 		qp.access = RemoteWrite | RemoteRead
 	case qp.access == NoAccess:
 		qp.access = 0
-	case qp.access&^remoteAccess != 0:
-		return invalid("%s: PeerAccess %v: allowed are %v, or NoAccess alone", op, qp.access, remoteAccess)
+	case qp.access&^peerAccess != 0:
+		return invalid("%s: PeerAccess %v: allowed are %v, or NoAccess alone", op, qp.access, peerAccess)
+	}
+	if err := d.checkAccess(op, qp.access); err != nil {
+		return err
 	}
 	var err error
 	if qp.source, err = d.resolve(opts.Source); err != nil {
@@ -358,8 +397,13 @@ func (qp *QP) free() error {
 	// A Flush that began before has rung its doorbell once this lock was had.
 	qp.sq.bell.mu.Lock()
 	qp.sq.bell.mu.Unlock() //nolint:staticcheck // waiting is the purpose
-	err := qp.destroy()
 	d := qp.dev
+	d.byQPN.Lock()
+	if d.byQPN.m[qp.qpn] == qp {
+		delete(d.byQPN.m, qp.qpn)
+	}
+	d.byQPN.Unlock()
+	err := qp.destroy()
 	// From here on the kernel adds no completion of this QP. What is in the
 	// rings already hits the tombstone.
 	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Closed: true})

@@ -82,6 +82,12 @@ func AttrPKeyIndex(i uint16) QPAttr {
 	return QPAttr{mask: maskPKeyIndex, apply: func(m *abi.UverbsModifyQP) { m.PKeyIndex = i }}
 }
 
+// AttrQKey is the Q_Key of a UD queue pair. Keys with the top bit set are for
+// privileged programs: others get EPERM.
+func AttrQKey(key uint32) QPAttr {
+	return QPAttr{mask: maskQKey, apply: func(m *abi.UverbsModifyQP) { m.QKey = key }}
+}
+
 // AttrPort is the local port, numbered from 1.
 func AttrPort(port int) QPAttr {
 	return bounded("port", maskPort, uint64(port), 255, func(m *abi.UverbsModifyQP) { m.PortNum = uint8(port) })
@@ -180,9 +186,12 @@ func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
 	}
 	err := qp.dev.call(fmt.Sprintf("modify QP %d from %v to %v", qp.qpn, from, to), newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_MODIFY_QP, m.Bytes(), nil))
 	if err != nil {
-		return explainModify(err, from, to)
+		return explainModify(err, m, qp.typ, from, to)
 	}
 	qp.state.Store(uint32(to))
+	if m.AttrMask&maskQKey != 0 {
+		qp.qkey.Store(m.QKey)
+	}
 	if to == StateReset {
 		// The device has forgotten what was posted; completions that are in
 		// the rings already come before the ends that the library makes up.
@@ -194,7 +203,7 @@ func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
 }
 
 // explainModify adds what an errno of modify means.
-func explainModify(err error, from, to QPState) error {
+func explainModify(err error, m *abi.UverbsModifyQP, typ QPType, from, to QPState) error {
 	var e *Error
 	if !errors.As(err, &e) {
 		return err
@@ -202,6 +211,18 @@ func explainModify(err error, from, to QPState) error {
 	switch {
 	case isErrno(err, syscall.ENODATA):
 		e.Hint = "the source GID index is empty: the address was removed, or the port is down"
+	case isErrno(err, syscall.EPERM) && m.AttrMask&maskQKey != 0 && m.QKey&privilegedQKey != 0:
+		e.Hint = fmt.Sprintf("Q_Key %#x has its top bit set: that takes CAP_NET_RAW, or \"rdma system set privileged-qkey on\"", m.QKey)
+	case isErrno(err, syscall.EINVAL) && typ == UD && from == StateReset && to == StateInit:
+		e.Hint = "the transition of a UD queue pair takes Q_Key, P_Key index and port"
+	case isErrno(err, syscall.EINVAL) && typ == UD && from == StateRTR && to == StateRTS:
+		e.Hint = "the transition of a UD queue pair takes the send PSN"
+	case isErrno(err, syscall.EINVAL) && typ == UD && from == StateInit && to == StateRTR:
+		e.Hint = "the transition of a UD queue pair takes no attributes"
+	case isErrno(err, syscall.EINVAL) && typ == UC && from == StateInit && to == StateRTR:
+		e.Hint = "the transition of a UC queue pair takes path, path MTU, destination QPN and receive PSN"
+	case isErrno(err, syscall.EINVAL) && typ == UC && from == StateRTR && to == StateRTS:
+		e.Hint = "the transition of a UC queue pair takes the send PSN"
 	case isErrno(err, syscall.EINVAL):
 		switch [2]QPState{from, to} {
 		case [2]QPState{StateReset, StateInit}:
@@ -226,9 +247,18 @@ func explainQPCap(err error, l QPLimits) error {
 	return err
 }
 
-// toInit makes receives possible.
-func (qp *QP) toInit() error {
-	return qp.Modify(StateInit, AttrAccess(qp.access), AttrPKeyIndex(0), AttrPort(qp.source.Port))
+// begin takes a new queue pair as far as it gets without a peer.
+func (qp *QP) begin() error {
+	if qp.typ != UD {
+		return qp.Modify(StateInit, AttrAccess(qp.access), AttrPKeyIndex(0), AttrPort(qp.source.Port))
+	}
+	if err := qp.Modify(StateInit, AttrQKey(qp.qkey.Load()), AttrPKeyIndex(0), AttrPort(qp.source.Port)); err != nil {
+		return err
+	}
+	if err := qp.Modify(StateRTR); err != nil {
+		return err
+	}
+	return qp.Modify(StateRTS, AttrSendPSN(qp.psn))
 }
 
 // State is the state that the queue pair was last taken to. The device takes it

@@ -27,13 +27,16 @@ type SendQueue struct {
 	err      error
 	flushing uint32 // 1 inside Flush; see QP.end
 
-	wr   cq.SendRequest
-	sges []cq.SGE // of wr
+	wr    cq.SendRequest
+	sges  []cq.SGE     // of wr
+	ops   opSet        // what can be posted
+	binds []stagedBind // windows whose bind is staged
 }
 
 func (q *SendQueue) init(qp *QP, ring cq.SendRing, requests *cq.Requests) {
 	q.qp, q.ring, q.requests = qp, ring, requests
 	q.sges = make([]cq.SGE, 0, qp.limits.SendSGE)
+	q.ops = qp.typ.operations() & qp.dev.attr.operations()
 	q.bell.init(qp)
 }
 
@@ -109,7 +112,7 @@ func (q *SendQueue) WriteImm(id uint64, imm uint32, to RemoteAddr, from Span, fl
 // Read reads from the peer's memory into a span.
 func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFlags) {
 	q.begin(cq.OpRead, flags)
-	q.span(into)
+	q.into(into)
 	q.remote(from)
 	q.stage(id)
 }
@@ -132,6 +135,9 @@ func (q *SendQueue) begin(op Opcode, flags []SendFlags) {
 	if q.wr.Flags&^(cq.Unsignaled|cq.Fence|cq.Solicited) != 0 {
 		q.fail(fmt.Errorf("flags %#x: allowed are Unsignaled, Fence and Solicited: %w", uint8(q.wr.Flags), ErrInvalid))
 	}
+	if !q.ops.has(op) {
+		q.fail(q.qp.whyNot(op))
+	}
 }
 
 // span adds one piece of local memory.
@@ -145,13 +151,26 @@ func (q *SendQueue) span(s Span) {
 	q.wr.Length += e.Length
 }
 
+// into adds one piece of local memory that the device writes to.
+func (q *SendQueue) into(s Span) {
+	if s.mr != nil && s.mr.access&LocalWrite == 0 && s.n > 0 {
+		q.fail(fmt.Errorf("%v into a memory region registered without LocalWrite: %w", q.wr.Op, ErrInvalid))
+		return
+	}
+	q.span(s)
+}
+
 func (q *SendQueue) spans(all []Span) {
 	if len(all) > cap(q.sges) {
 		q.fail(fmt.Errorf("%d spans: the queue pair takes %d: ask for more with QPOptions.SendSGE: %w", len(all), cap(q.sges), ErrInvalid))
 		return
 	}
 	for _, s := range all {
-		q.span(s)
+		if q.wr.Op == cq.OpRead {
+			q.into(s)
+		} else {
+			q.span(s)
+		}
 	}
 }
 
@@ -184,14 +203,19 @@ func (q *SendQueue) remote(a RemoteAddr) {
 	q.wr.RemoteAddr, q.wr.RKey = addr, a.region.RKey
 }
 
-// stage enters the request, unless one before it failed.
-func (q *SendQueue) stage(id uint64) {
+// stage enters the request, unless it or one before it failed, and says whether
+// it did.
+func (q *SendQueue) stage(id uint64) bool {
 	if q.err != nil {
-		return
+		return false
+	}
+	if q.qp.typ == UD && q.wr.AH == 0 {
+		q.fail(fmt.Errorf("%v on a UD queue pair, which takes SendTo and its kin only: %w", q.wr.Op, ErrInvalid))
+		return false
 	}
 	if q.requests.Room() == 0 {
 		q.fail(fmt.Errorf("%w: its %d requests are outstanding: poll the CQ, or ask for more with QPOptions.SendDepth", ErrQueueFull, q.requests.Depth()))
-		return
+		return false
 	}
 	seq, signal := q.requests.Stage(id, q.wr.Op, q.wr.Length, q.wr.Flags&cq.Unsignaled != 0)
 	if signal {
@@ -200,6 +224,7 @@ func (q *SendQueue) stage(id uint64) {
 	q.wr.WRID = cq.MakeWRID(q.qp.index.n, cq.SendSide, seq)
 	q.wr.SGEs = q.sges
 	q.ring.Put(&q.wr)
+	return true
 }
 
 // fail makes the next Flush fail, for the first reason.
@@ -226,6 +251,9 @@ func (q *SendQueue) Flush() error {
 	runtime.KeepAlive(q.qp.mapping[1])
 	if err != nil {
 		err = q.unrung(n, err)
+	}
+	if len(q.binds) > 0 {
+		q.bound()
 	}
 	cq.StoreRelease32(&q.flushing, 0)
 	return err
@@ -258,6 +286,9 @@ func (q *SendQueue) refuse(n uint32) error {
 func (q *SendQueue) takeBack(n uint32) {
 	q.ring.Rollback(n)
 	q.requests.Rollback(n)
+	if len(q.binds) > 0 {
+		q.unbind()
+	}
 }
 
 // unrung decides what becomes of requests whose doorbell failed. If the device

@@ -17,6 +17,18 @@ type (
 	SendFlags = cq.SendFlags
 )
 
+// The flags of completions.
+const (
+	// FlagImm: the message carried immediate data; see WC.Imm.
+	FlagImm = cq.FlagImm
+	// FlagInvalidated: the peer invalidated a key; see WC.InvalidatedRKey.
+	FlagInvalidated = cq.FlagInvalidated
+	// FlagGRH: the first GRHLen bytes of the buffer are for ParseGRH.
+	FlagGRH = cq.FlagGRH
+	// FlagSynthetic: the library made the completion up.
+	FlagSynthetic = cq.FlagSynthetic
+)
+
 // The flags of send-side requests.
 const (
 	// Unsignaled: no completion if the request succeeds.
@@ -44,11 +56,18 @@ const (
 
 // The operations of completions.
 const (
-	OpSend         = cq.OpSend
-	OpSendImm      = cq.OpSendImm
-	OpWrite        = cq.OpWrite
-	OpWriteImm     = cq.OpWriteImm
-	OpRead         = cq.OpRead
-	OpRecv         = cq.OpRecv
-	OpRecvWriteImm = cq.OpRecvWriteImm
+	OpSend            = cq.OpSend
+	OpSendImm         = cq.OpSendImm
+	OpWrite           = cq.OpWrite
+	OpWriteImm        = cq.OpWriteImm
+	OpRead            = cq.OpRead
+	OpSendInvalidate  = cq.OpSendInvalidate
+	OpCompareSwap     = cq.OpCompareSwap
+	OpFetchAdd        = cq.OpFetchAdd
+	OpLocalInvalidate = cq.OpLocalInvalidate
+	OpBindMW          = cq.OpBindMW
+	OpFlush           = cq.OpFlush
+	OpAtomicWrite     = cq.OpAtomicWrite
+	OpRecv            = cq.OpRecv
+	OpRecvWriteImm    = cq.OpRecvWriteImm
 )

@@ -1,0 +1,210 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
+)
+
+// MW is a memory window of type 2B: a key for a part of a memory region that can
+// be given and taken back without a system call. SendQueue.BindMW opens it, for
+// the peer of that queue pair alone; SendQueue.LocalInvalidate, or the peer's
+// SendInvalidate, closes it, and it can be bound again, each time with another
+// key.
+//
+// Once bound, a window belongs to its queue pair for good and is closed before
+// it: soft-RoCE waits 50 seconds in the destruction of a queue pair that has a
+// bound window. The memory region is closed after the window, or when the window
+// is invalidated.
+//
+// Soft-RoCE does not hold peers to the bounds of a window: who has its key has
+// the window's rights to all of the region.
+//
+// A bind that does not succeed takes the queue pair to ERR, and the window with
+// it: its key is not known any more. Close it. Methods may be called from any
+// goroutine, but one goroutine at a time binds a window.
+type MW struct {
+	object
+	pd   *PD
+	rkey atomic.Uint32
+	qp   atomic.Pointer[QP] // the one that it was bound through
+}
+
+// NewMW makes a memory window. Nobody can use it before it is bound. It takes a
+// device with CapMemWindowType2B; soft-RoCE has it from Linux 5.14 on.
+func (pd *PD) NewMW() (*MW, error) {
+	const op = "allocate memory window"
+	d := pd.dev
+	if d.attr.Caps&CapMemWindowType2B == 0 {
+		return nil, fmt.Errorf("goverbs: %s: %s: %w by the device: soft-RoCE has them from Linux 5.14 on", d.info.Name, op, ErrNotSupported)
+	}
+	const type2 = 2 // enum ib_uverbs_mw_type
+	in, out := &abi.UverbsAllocMW{PDHandle: pd.handle, MWType: type2}, new(abi.UverbsAllocMWResp)
+	if err := d.call(op, newCommand(d.driver, abi.IB_USER_VERBS_CMD_ALLOC_MW, in.Bytes(), out.Bytes())); err != nil {
+		var e *Error
+		if errors.As(err, &e) && isErrno(err, syscall.ENOMEM) {
+			e.Hint = fmt.Sprintf("the device has at most %d", d.attr.MaxMW)
+		}
+		return nil, err
+	}
+	mw := &MW{object: object{dev: d, handle: out.MWHandle, kind: kindMW, id: d.nextID()}, pd: pd}
+	mw.rkey.Store(out.RKey)
+	if err := d.hold(mw, &pd.object); err != nil {
+		mw.free()
+		return nil, err
+	}
+	return mw, nil
+}
+
+// RKey is the key of the latest bind that was staged.
+func (mw *MW) RKey() uint32 { return mw.rkey.Load() }
+
+// Close frees the window, bound or not. Requests of the peer that use it fail
+// from then on.
+func (mw *MW) Close() error {
+	if err := mw.retire(); err != nil {
+		return err
+	}
+	defer mw.release()
+	return mw.free()
+}
+
+func (mw *MW) free() error {
+	return mw.dev.destroy("free memory window", abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY, mw.handle, nil)
+}
+
+// attach makes the window stand on the queue pair that it is about to be bound
+// through.
+func (mw *MW) attach(qp *QP) error {
+	if mw == nil {
+		return fmt.Errorf("bind of a nil memory window: %w", ErrInvalid)
+	}
+	if mw.dev != qp.dev {
+		return fmt.Errorf("the memory window is one of %s, the queue pair of %s: %w", mw.dev.info.Name, qp.dev.info.Name, ErrInvalid)
+	}
+	d := qp.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch first := mw.qp.Load(); {
+	case mw.closed:
+		return fmt.Errorf("bind of a closed memory window: %w", os.ErrClosed)
+	case qp.closed:
+		return fmt.Errorf("bind through a closed queue pair: %w", os.ErrClosed)
+	case first == nil:
+		qp.users[kindMW]++
+		mw.bases = append(mw.bases, &qp.object)
+		mw.qp.Store(qp)
+	case first != qp:
+		return fmt.Errorf("the memory window was bound through QP %d and belongs to it: make another one for QP %d: %w", first.qpn, qp.qpn, ErrInvalid)
+	}
+	return nil
+}
+
+// windowAccess is what a window can give.
+const windowAccess = remoteAccess | FlushGlobal | FlushPersistent
+
+// BindMW opens a window onto a span, with the given rights, for the peer of this
+// queue pair, and returns what the peer needs to use it. Tell the peer when the
+// bind has completed. The region was registered with MWBind, and with LocalWrite
+// if the window allows the peer to write. A window that is still bound is
+// invalidated first.
+//
+// It returns the zero Remote when Flush will fail for this request or one
+// before.
+func (q *SendQueue) BindMW(id uint64, mw *MW, span Span, access Access, flags ...SendFlags) Remote {
+	q.begin(cq.OpBindMW, flags)
+	e, ok := span.sge()
+	if !ok {
+		q.fail(span.err())
+		return Remote{}
+	}
+	if err := q.checkBind(mw, span, access); err != nil {
+		q.fail(err)
+		return Remote{}
+	}
+	old := mw.rkey.Load()
+	// The low byte is the binder's to choose; another one each time makes
+	// keys from before useless.
+	key := old&^0xff | (old+1)&0xff
+	q.wr.RemoteAddr, q.wr.RKey = e.Addr, key
+	q.wr.WindowRKey, q.wr.WindowLKey = old, e.LKey
+	q.wr.WindowBytes, q.wr.WindowAccess = uint64(e.Length), uint32(access)
+	if !q.stage(id) {
+		return Remote{}
+	}
+	mw.rkey.Store(key)
+	q.binds = append(q.binds, stagedBind{mw, old})
+	return Remote{Addr: e.Addr, Length: uint64(e.Length), RKey: key}
+}
+
+// checkBind refuses what the device would answer with an error completion.
+func (q *SendQueue) checkBind(mw *MW, span Span, access Access) error {
+	mr := span.mr
+	switch {
+	case access == 0 || access&^windowAccess != 0:
+		return fmt.Errorf("bind of a memory window with %v: allowed are one or more of %v: %w", access, windowAccess, ErrInvalid)
+	case span.n == 0:
+		return fmt.Errorf("bind of a memory window to 0 bytes: to close a window, invalidate it: %w", ErrInvalid)
+	case mr.access&MWBind == 0:
+		return fmt.Errorf("bind of a memory window to a region registered without MWBind: %w", ErrInvalid)
+	case access&(RemoteWrite|RemoteAtomic) != 0 && mr.access&LocalWrite == 0:
+		return fmt.Errorf("bind of a memory window with %v to a region registered without LocalWrite: %w", access, ErrInvalid)
+	}
+	if err := mw.attach(q.qp); err != nil {
+		return err
+	}
+	if mw.pd.id != q.qp.pd.id || mr.pd.id != q.qp.pd.id {
+		return fmt.Errorf("the queue pair, the memory window and its region are of different protection domains: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// LocalInvalidate closes a window that was bound through this queue pair: the
+// peer cannot use its key any more once this has completed. A window that is
+// not bound, as after the peer's SendInvalidate, takes the queue pair to ERR.
+func (q *SendQueue) LocalInvalidate(id uint64, mw *MW, flags ...SendFlags) {
+	q.begin(cq.OpLocalInvalidate, flags)
+	if mw == nil || mw.qp.Load() != q.qp {
+		q.fail(fmt.Errorf("invalidation of a memory window that was not bound through this queue pair: %w", ErrInvalid))
+		return
+	}
+	q.wr.InvalidateRKey = mw.rkey.Load()
+	q.stage(id)
+}
+
+// SendInvalidate sends a message from a span, and closes the peer's memory
+// window with the given key, which the peer learns by WC.InvalidatedRKey. The
+// window is one that the peer has bound through the queue pair at the other end;
+// any other key ends the peer's queue pair.
+func (q *SendQueue) SendInvalidate(id uint64, rkey uint32, from Span, flags ...SendFlags) {
+	q.begin(cq.OpSendInvalidate, flags)
+	q.wr.InvalidateRKey = rkey
+	q.span(from)
+	q.stage(id)
+}
+
+// stagedBind is a bind that was not flushed, and what it replaces.
+type stagedBind struct {
+	mw  *MW
+	old uint32
+}
+
+// unbind gives windows whose bind is taken back their keys again. All that is
+// staged is taken back together.
+func (q *SendQueue) unbind() {
+	for i := len(q.binds) - 1; i >= 0; i-- {
+		q.binds[i].mw.rkey.Store(q.binds[i].old)
+	}
+	q.bound()
+}
+
+// bound forgets binds that are on their way.
+func (q *SendQueue) bound() {
+	clear(q.binds)
+	q.binds = q.binds[:0]
+}

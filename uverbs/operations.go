@@ -1,0 +1,80 @@
+package uverbs
+
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/cq"
+)
+
+// opSet is a set of send-side operations.
+type opSet uint32
+
+func (s opSet) has(op Opcode) bool { return s&(1<<op) != 0 }
+
+func opsOf(all ...Opcode) (s opSet) {
+	for _, op := range all {
+		s |= 1 << op
+	}
+	return s
+}
+
+// The operations that soft-RoCE carries out on each transport. InfiniBand lets
+// unconnected and unreliable queue pairs invalidate too; soft-RoCE does not.
+var (
+	opsRC = opsOf(cq.OpSend, cq.OpSendImm, cq.OpSendInvalidate, cq.OpWrite, cq.OpWriteImm, cq.OpRead,
+		cq.OpCompareSwap, cq.OpFetchAdd, cq.OpLocalInvalidate, cq.OpBindMW, cq.OpFlush, cq.OpAtomicWrite)
+	opsUC = opsOf(cq.OpSend, cq.OpSendImm, cq.OpWrite, cq.OpWriteImm, cq.OpBindMW)
+	opsUD = opsOf(cq.OpSend, cq.OpSendImm)
+)
+
+// operations are those that can be posted to a queue pair of the type.
+func (t QPType) operations() opSet {
+	switch t {
+	case RC:
+		return opsRC
+	case UC:
+		return opsUC
+	}
+	return opsUD
+}
+
+// operations are those that the device can carry out on any transport.
+func (a *DeviceAttr) operations() opSet {
+	s := ^opSet(0)
+	if a.Atomic == AtomicNone {
+		s &^= opsOf(cq.OpCompareSwap, cq.OpFetchAdd)
+	}
+	if a.Caps&CapAtomicWrite == 0 {
+		s &^= opsOf(cq.OpAtomicWrite)
+	}
+	if a.Caps&(CapFlushGlobal|CapFlushPersistent) == 0 {
+		s &^= opsOf(cq.OpFlush)
+	}
+	return s
+}
+
+// whyNot says why op cannot be posted to the queue pair.
+func (qp *QP) whyNot(op Opcode) error {
+	if !qp.typ.operations().has(op) {
+		return fmt.Errorf("%v on a queue pair of type %v: %w: RC queue pairs have it", op, qp.typ, ErrInvalid)
+	}
+	switch op {
+	case cq.OpAtomicWrite, cq.OpFlush:
+		return fmt.Errorf("%v: %w by %s: soft-RoCE has it from Linux 6.2 on", op, ErrNotSupported, qp.dev.info.Name)
+	}
+	return fmt.Errorf("%v: %w by %s", op, ErrNotSupported, qp.dev.info.Name)
+}
+
+// checkAccess refuses rights that the device does not know. The kernel would
+// too, but as older kernels do it, without saying why.
+func (d *Device) checkAccess(op string, access Access) error {
+	for _, f := range []struct {
+		right Access
+		cap   DeviceCaps
+	}{{FlushGlobal, CapFlushGlobal}, {FlushPersistent, CapFlushPersistent}} {
+		if access&f.right != 0 && d.attr.Caps&f.cap == 0 {
+			return fmt.Errorf("goverbs: %s: %s with %v: %w by the device: soft-RoCE has it from Linux 6.2 on", d.info.Name, op, f.right, ErrNotSupported)
+		}
+	}
+	return nil
+}
