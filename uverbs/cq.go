@@ -205,14 +205,14 @@ func (q *CQ) pollSlow(wcs []WC) (int, error) {
 	if q.state.Load()&cq.Closed != 0 {
 		return 0, q.closedError()
 	}
-	n, drained := q.ring.Poll(wcs)
-	m, err := q.mailbox.read(q, wcs[n:], drained)
+	n, _ := q.ring.Poll(wcs)
+	m, err := q.mailbox.read(q, wcs[n:])
 	n += m
 	if q.state.Load()&cq.Closed != 0 {
 		return 0, q.closedError()
 	}
 	runtime.KeepAlive(q.mapping)
-	if n > 0 || !drained {
+	if n > 0 {
 		return n, nil
 	}
 	return 0, err

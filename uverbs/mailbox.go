@@ -19,18 +19,32 @@ type mailbox struct {
 	dead    error // what Poll returns once all else is delivered
 }
 
-// tomb is a closed QP some of whose completions may still be in the ring. They
-// are all gone once the poller saw the ring empty, or one lap later.
+// tomb is a closed QP some of whose completions may still be in the ring.
 type tomb struct {
 	index   *userIndex
-	credits int    // completions that the QP had claimed on this CQ
-	lap     uint32 // value of ring.Consumed at which a lap is over
+	credits int // completions that the QP had claimed on this CQ
+	lap     lap
 }
 
 // orphan is requests that the device will not end any more.
 type orphan struct {
 	requests *cq.Requests
 	carried  bool // see cq.Requests.Abandon
+	lap      lap
+}
+
+// lap is the value of ring.Consumed at which the poller has read all that was in
+// the ring when it first met the mail; 0 before that: only the poller knows
+// where it is.
+type lap uint32
+
+// over says whether the poller has come that far.
+func (l *lap) over(q *CQ) bool {
+	now := q.ring.Consumed()
+	if *l == 0 {
+		*l = lap(max(now+q.ring.Capacity(), 1))
+	}
+	return int32(now-uint32(*l)) >= 0
 }
 
 // roomWaiter wants to know when so many requests can be posted.
@@ -74,14 +88,14 @@ func (m *mailbox) bury(q *CQ, index *userIndex, credits int, gone ...*cq.Request
 		index.passed()
 		return
 	}
-	m.tombs = append(m.tombs, tomb{index, credits, 0})
+	m.tombs = append(m.tombs, tomb{index: index, credits: credits})
 	q.state.Set(cq.Mail)
 }
 
 // adopt leaves requests to the poller whose ends the device will not report.
 func (m *mailbox) adopt(q *CQ, r *cq.Requests, carried bool) {
 	m.mu.Lock()
-	m.orphans = append(m.orphans, orphan{r, carried})
+	m.orphans = append(m.orphans, orphan{requests: r, carried: carried})
 	q.state.Set(cq.Mail)
 	m.mu.Unlock()
 	q.wakeWaiter()
@@ -120,19 +134,18 @@ func (m *mailbox) unwatch(ready <-chan struct{}) {
 }
 
 // read is the poller's turn. It delivers ends that the library makes up, once
-// the device's own are drained, into wcs, and returns how many, and the error
-// that stands at the end of the queue, if all is delivered.
-func (m *mailbox) read(q *CQ, wcs []cq.WC, drained bool) (n int, err error) {
+// the device's own that came before are delivered, into wcs, and returns how
+// many, and the error that stands at the end of the queue, if all is delivered.
+func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := q.ring.Consumed()
+	// The look at the ring comes after the lock. What the poller saw of it
+	// earlier does not count: since then the device may have added the
+	// completions that go before the mail.
+	drained := q.ring.Empty()
 	keep := m.tombs[:0]
 	for _, t := range m.tombs {
-		if t.lap == 0 {
-			// 0 marks a new one: only the poller knows where it is.
-			t.lap = max(now+q.ring.Capacity(), 1)
-		}
-		if drained || int32(now-t.lap) >= 0 {
+		if t.lap.over(q) || drained {
 			q.returnCredits(t.credits)
 			t.index.passed()
 			continue
@@ -141,16 +154,17 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC, drained bool) (n int, err error) {
 	}
 	clear(m.tombs[len(keep):])
 	m.tombs = keep
-	if drained {
-		for len(m.orphans) > 0 {
-			o := m.orphans[0]
-			k, done := o.requests.Abandon(wcs[n:], o.carried)
-			n += k
-			if !done {
-				break
-			}
-			m.orphans = m.orphans[1:]
+	for len(m.orphans) > 0 {
+		o := &m.orphans[0]
+		if !o.lap.over(q) && !drained {
+			break
 		}
+		k, done := o.requests.Abandon(wcs[n:], o.carried)
+		n += k
+		if !done {
+			break
+		}
+		m.orphans = m.orphans[1:]
 	}
 	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool {
 		if w.requests.Vacant() < w.n {
@@ -166,7 +180,7 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC, drained bool) (n int, err error) {
 	if len(m.tombs) == 0 && len(m.orphans) == 0 && len(m.waiters) == 0 {
 		q.state.Clear(cq.Mail)
 	}
-	if n == 0 && len(m.orphans) == 0 {
+	if n == 0 && len(m.orphans) == 0 && m.dead != nil && q.ring.Empty() {
 		err = m.dead
 	}
 	return n, err

@@ -129,8 +129,12 @@ func (q *CQ) resize(depth int) error {
 	}
 	old := q.mapping
 	q.ring, q.mapping = ring, mapping
+	// Laps are counted from the new ring's beginning.
 	for i := range q.mailbox.tombs {
-		q.mailbox.tombs[i].lap = 0 // counted from the new ring's beginning
+		q.mailbox.tombs[i].lap = 0
+	}
+	for i := range q.mailbox.orphans {
+		q.mailbox.orphans[i].lap = 0
 	}
 	d.mu.Lock()
 	q.depth = min(int(out.CQE), int(ring.Capacity()))
