@@ -156,8 +156,9 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 	return nil
 }
 
-// Restart makes a queue pair that was shut down ready to be connected again, in
-// INIT and with a new PSN: the CQ and all else stays.
+// Restart makes a queue pair that was shut down as NewQP made it: a UD one ready
+// to send, others ready to be connected again, in INIT and with a new PSN. The CQ
+// and all else stays.
 func (qp *QP) Restart() error {
 	if qp.closing.Load() {
 		return fmt.Errorf("goverbs: %s: restart QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
@@ -166,7 +167,7 @@ func (qp *QP) Restart() error {
 		return fmt.Errorf("goverbs: %s: restart QP %d: %w: it is in %v: shut it down first", qp.dev.info.Name, qp.qpn, ErrState, s)
 	}
 	qp.psn = rand.Uint32() & maxPSN
-	if err := qp.toInit(); err != nil {
+	if err := qp.begin(); err != nil {
 		return err
 	}
 	qp.ending.Store(false)

@@ -12,6 +12,7 @@ type Source struct {
 	port  int
 	index int
 	how   sourceKind
+	like  gidKind // with sourceDefault and sourcePort: only such addresses
 }
 
 type sourceKind uint8
@@ -93,10 +94,13 @@ func (s Source) admits(e GIDEntry) bool {
 	case sourceGID:
 		return e.Port == s.port && e.Index == s.index
 	case sourcePort:
-		return e.Port == s.port && e.Type != GIDTypeRoCEv1
+		return e.Port == s.port && e.Type != GIDTypeRoCEv1 && s.suits(e.GID)
 	}
-	return e.Type != GIDTypeRoCEv1
+	return e.Type != GIDTypeRoCEv1 && s.suits(e.GID)
 }
+
+// suits says whether an address is of the kind that is asked for, if any is.
+func (s Source) suits(g GID) bool { return s.like == gidAny || s.like == kindOfGID(g) }
 
 // better orders the candidates for the default: lower port, IPv4 before others,
 // lower index.
