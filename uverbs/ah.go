@@ -183,6 +183,11 @@ func (pd *PD) newAH(op string, to Endpoint, source GIDEntry, o *AHOptions) (*AH,
 	if source.Index > 255 {
 		return nil, invalid("%s: source GID index %d: this request holds 0 to 255", op, source.Index)
 	}
+	done, err := d.making(kindAH, &pd.object)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	hops := o.HopLimit
 	if hops == 0 {
 		hops = defaultHopLimit

@@ -27,6 +27,11 @@ type Channel struct {
 
 // NewChannel makes a completion channel for CQOptions.Channel.
 func (d *Device) NewChannel() (*Channel, error) {
+	done, err := d.making(kindChannel)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	c, err := d.newChannel()
 	if err != nil {
 		return nil, err

@@ -81,8 +81,16 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 	if opts.Channel != nil && opts.Channel.dev != d {
 		return nil, invalid("%s on %s: the completion channel belongs to another device", op, d.info.Name)
 	}
+	var bases []*object
+	if opts.Channel != nil {
+		bases = append(bases, &opts.Channel.object)
+	}
+	done, err := d.making(kindCQ, bases...)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if opts.Events && q.channel == nil {
-		var err error
 		if q.channel, err = d.newChannel(); err != nil {
 			return nil, err
 		}
@@ -92,12 +100,8 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 		q.leaveChannel()
 		return nil, err
 	}
-	var bases []*object
 	if q.channel != nil {
 		q.channel.join(q)
-		if !q.own {
-			bases = append(bases, &q.channel.object)
-		}
 	}
 	if err := d.hold(q, bases...); err != nil {
 		q.free()

@@ -37,6 +37,7 @@ type Device struct {
 		m map[uint32]*QP
 	}
 
+	makers  sync.RWMutex // read-locked while an object is made; comes before mu
 	mu      sync.Mutex
 	objects map[uint64]closer
 	closing bool
@@ -80,6 +81,8 @@ func (d *Device) Close() error {
 	}
 	d.closing = true
 	d.mu.Unlock()
+	d.makers.Lock()   // what is being made is entered, or fails
+	d.makers.Unlock() //nolint:staticcheck // waiting is the purpose
 	defer close(d.closed)
 
 	var errs []error

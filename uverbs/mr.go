@@ -98,6 +98,11 @@ func (pd *PD) Register(b []byte, access Access) (*MR, error) {
 	if d.coreSupport&uint64(abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS) == 0 {
 		access &^= optionalAccess
 	}
+	done, err := d.making(kindMR, &pd.object)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	memory, err := memoryOf(b)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,11 @@ func (pd *PD) NewMW() (*MW, error) {
 	if d.attr.Caps&CapMemWindowType2B == 0 {
 		return nil, fmt.Errorf("goverbs: %s: %s: %w by the device: soft-RoCE has them from Linux 5.14 on", d.info.Name, op, ErrNotSupported)
 	}
+	done, err := d.making(kindMW, &pd.object)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	const type2 = 2 // enum ib_uverbs_mw_type
 	in, out := &abi.UverbsAllocMW{PDHandle: pd.handle, MWType: type2}, new(abi.UverbsAllocMWResp)
 	if err := d.call(op, newCommand(d.driver, abi.IB_USER_VERBS_CMD_ALLOC_MW, in.Bytes(), out.Bytes())); err != nil {

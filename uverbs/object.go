@@ -47,20 +47,43 @@ type closer interface {
 
 func (o *object) base() *object { return o }
 
-// hold enters an object into its device and holds what it stands on. It fails
-// when one of those, or the device, was closed in the meantime.
-func (d *Device) hold(c closer, bases ...*object) error {
+// making begins to make an object that stands on others. Until done is called,
+// the Close of each of those, and of the device, waits: the kernel refuses to
+// destroy what a call under way uses, and gives handles out again.
+func (d *Device) making(k kind, bases ...*object) (done func(), err error) {
+	d.makers.RLock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.standing(k, bases); err != nil {
+		d.makers.RUnlock()
+		return nil, err
+	}
+	return d.makers.RUnlock, nil
+}
+
+// standing says why an object cannot be made: the device, or what it would
+// stand on, is closed. d.mu is held.
+func (d *Device) standing(k kind, bases []*object) error {
 	if d.closing {
-		return d.closedError("make " + kindNames[c.base().kind])
+		return d.closedError("make " + kindNames[k])
 	}
 	for _, b := range bases {
 		if b.closed {
-			return fmt.Errorf("goverbs: %s: make %s: its %s was closed: %w", d.info.Name, kindNames[c.base().kind], kindNames[b.kind], os.ErrClosed)
+			return fmt.Errorf("goverbs: %s: make %s: its %s was closed: %w", d.info.Name, kindNames[k], kindNames[b.kind], os.ErrClosed)
 		}
 	}
+	return nil
+}
+
+// hold enters an object into its device and holds what it stands on. It fails
+// when one of those, or the device, is closed.
+func (d *Device) hold(c closer, bases ...*object) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	o := c.base()
+	if err := d.standing(o.kind, bases); err != nil {
+		return err
+	}
 	for _, b := range bases {
 		b.users[o.kind]++
 	}
@@ -76,6 +99,10 @@ func (d *Device) nextID() uint64 { return d.ids.Add(1) }
 // destroys it and calls release.
 func (o *object) retire() error {
 	d := o.dev
+	if o.kind != kindQP { // nothing is made on a queue pair, and NewQP closes one that failed
+		d.makers.Lock()
+		defer d.makers.Unlock()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if o.closed {

@@ -8,6 +8,11 @@ type PD struct{ object }
 
 // NewPD makes a protection domain.
 func (d *Device) NewPD() (*PD, error) {
+	done, err := d.making(kindPD)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	in, out := new(abi.UverbsAllocPD), new(abi.UverbsAllocPDResp)
 	if err := d.call("allocate PD", newCommand(d.driver, abi.IB_USER_VERBS_CMD_ALLOC_PD, in.Bytes(), out.Bytes())); err != nil {
 		return nil, err

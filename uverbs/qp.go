@@ -150,6 +150,12 @@ func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
 	if err := qp.check(op, opts); err != nil {
 		return nil, err
 	}
+	bases := []*object{&pd.object, &qp.sendCQ.object, &qp.recvCQ.object}
+	done, err := d.making(kindQP, bases...)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	if err := qp.claim(op, opts.AllowOverrun); err != nil {
 		return nil, err
 	}
@@ -157,7 +163,7 @@ func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
 		qp.disclaim()
 		return nil, err
 	}
-	if err := d.hold(qp, &pd.object, &qp.sendCQ.object, &qp.recvCQ.object); err != nil {
+	if err := d.hold(qp, bases...); err != nil {
 		qp.free()
 		return nil, err
 	}
@@ -394,9 +400,13 @@ func (qp *QP) Close() error {
 func (qp *QP) free() error {
 	qp.closing.Store(true)
 	qp.ending.Store(true)
-	// A Flush that began before has rung its doorbell once this lock was had.
-	qp.sq.bell.mu.Lock()
-	qp.sq.bell.mu.Unlock() //nolint:staticcheck // waiting is the purpose
+	// Calls that began before are over once their locks were had: a doorbell,
+	// a query or change of state. The kernel refuses to destroy what a call
+	// under way uses, and gives the handle out again after.
+	for _, calls := range []*sync.Mutex{&qp.sq.bell.mu, &qp.modify} {
+		calls.Lock()
+		calls.Unlock() //nolint:staticcheck // waiting is the purpose
+	}
 	d := qp.dev
 	d.byQPN.Lock()
 	if d.byQPN.m[qp.qpn] == qp {

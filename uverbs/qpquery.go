@@ -39,6 +39,8 @@ type QPInfo struct {
 
 // Query asks the kernel for everything that it knows of the queue pair.
 func (qp *QP) Query() (QPInfo, error) {
+	qp.modify.Lock()
+	defer qp.modify.Unlock()
 	if qp.closing.Load() {
 		return QPInfo{}, fmt.Errorf("goverbs: %s: query QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
 	}

@@ -167,9 +167,6 @@ func AttrDLID(lid uint16) QPAttr {
 // Going to RESET ends all outstanding requests as flushed, through Poll; the
 // queue pair leaves RESET only when all have been polled.
 func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
-	if qp.closing.Load() {
-		return fmt.Errorf("goverbs: %s: modify QP %d to %v: %w", qp.dev.info.Name, qp.qpn, to, os.ErrClosed)
-	}
 	m := &abi.UverbsModifyQP{QPHandle: qp.handle, AttrMask: maskState, QPState: uint8(to)}
 	for _, a := range attrs {
 		if a.err != nil {
@@ -180,6 +177,9 @@ func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
 	}
 	qp.modify.Lock()
 	defer qp.modify.Unlock()
+	if qp.closing.Load() {
+		return fmt.Errorf("goverbs: %s: modify QP %d to %v: %w", qp.dev.info.Name, qp.qpn, to, os.ErrClosed)
+	}
 	from := QPState(qp.state.Load())
 	if from == StateReset && to != StateReset && !(qp.sq.requests.Idle() && qp.rq.requests.Idle()) {
 		return fmt.Errorf("goverbs: %s: modify QP %d from %v to %v: %w: requests from before the reset have not come to their ends: poll the CQ", qp.dev.info.Name, qp.qpn, from, to, ErrState)
@@ -269,14 +269,14 @@ func (qp *QP) State() QPState { return QPState(qp.state.Load()) }
 func (qp *QP) QueryState() (QPState, error) {
 	in := &abi.UverbsQueryQP{QPHandle: qp.handle, AttrMask: maskState}
 	out := new(abi.UverbsQueryQPResp)
+	qp.modify.Lock()
+	defer qp.modify.Unlock()
 	if qp.closing.Load() {
 		return 0, fmt.Errorf("goverbs: %s: query QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
 	}
 	if err := qp.dev.call("query QP", newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_QUERY_QP, in.Bytes(), out.Bytes())); err != nil {
 		return 0, err
 	}
-	qp.modify.Lock()
-	defer qp.modify.Unlock()
 	s := QPState(out.QPState)
 	if s == StateErr {
 		// The one state that a QP reaches by itself.

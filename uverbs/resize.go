@@ -106,6 +106,8 @@ func (q *CQ) claimDepth(depth int) (undo func(), err error) {
 func (q *CQ) resize(depth int) error {
 	const op = "resize CQ"
 	d := q.dev
+	q.bell.Lock() // against Close
+	defer q.bell.Unlock()
 	if q.state.Load()&cq.Closed != 0 {
 		return q.closedError()
 	}
