@@ -167,15 +167,19 @@ func TestGuestPingpongText(t *testing.T) {
 // What only the device knows is a mistake in the flags, too, and is named.
 func TestGuestPingpongBadFlags(t *testing.T) {
 	dev := guestOnly(t)
-	for args, want := range map[string]string{
+	tests := map[string]string{
 		"-d nosuch0":     dev.Name,
 		"-i 7":           "it has ports 1 to 1",
 		"-m 4096":        "takes 1024 at most",
-		"-s 2000000000":  "message size 2000000000",
 		"-r 2000000000":  "receive depth 2000000000",
 		"-g 200":         "index 200",
 		"-g 200 -i 1 -e": "index 200",
-	} {
+	}
+	// Newer kernels let soft-RoCE messages be longer than there is memory.
+	if longest := maxMessage(t, dev.Name); longest < 1<<30 {
+		tests["-s "+strconv.Itoa(longest+1)] = fmt.Sprintf("message size %d: port 1 of %s takes %d at most", longest+1, dev.Name, longest)
+	}
+	for args, want := range tests {
 		var s side
 		s.run(t.Context(), strings.Fields(args)...)
 		if s.code != 2 || !strings.Contains(s.stderr.String(), want) || strings.Count(s.stderr.String(), "\n") != 2 || s.stdout.Len() > 0 {
@@ -187,6 +191,20 @@ func TestGuestPingpongBadFlags(t *testing.T) {
 	if s.code != 1 || !strings.Contains(s.stderr.String(), "connect to the server") || strings.Count(s.stderr.String(), "\n") != 1 {
 		t.Errorf("no server: status %d, %q", s.code, s.stderr.String())
 	}
+}
+
+func maxMessage(t *testing.T, name string) int {
+	t.Helper()
+	d, err := uverbs.Open(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	p, err := d.PortAttr(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(p.MaxMessage)
 }
 
 // Ctrl-C ends a server that waits for its client, and both sides of a game, and
