@@ -104,6 +104,9 @@ func isStatic(path string) (bool, error) {
 // which is no error: other programs run all the same.
 func (h *host) addVerbs(ctx context.Context, im image, arch string) error {
 	root, err := moduleRoot(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
 		h.note("the guest goes without verbs: the source of %s is not at hand here", mainModule())
 		return nil

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -45,14 +46,25 @@ func newHost(install bool) (*host, error) {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err != nil {
-		return nil, exitError{exitMissing, fmt.Errorf("cache: %w; set GOVERBS_CACHE to a folder that can be written", err)}
+		return nil, unusableCache(err)
 	}
 	h := &host{cache: dir, install: install, say: os.Stderr}
 	return h, h.sweep()
 }
 
+// unusableCache says what to do where the cache cannot be written.
+func unusableCache(err error) error {
+	return exitError{exitMissing, fmt.Errorf("cache: %w; set GOVERBS_CACHE to a folder that can be written", err)}
+}
+
 // scratch makes a folder in the cache for one run; its maker removes it.
-func (h *host) scratch() (string, error) { return os.MkdirTemp(h.cache, "build-") }
+func (h *host) scratch() (string, error) {
+	dir, err := os.MkdirTemp(h.cache, "build-")
+	if err != nil {
+		return "", unusableCache(err)
+	}
+	return dir, nil
+}
 
 // sweep removes scratch folders that killed runs left behind. No run takes a day.
 func (h *host) sweep() error {
@@ -77,25 +89,40 @@ func (h *host) path(elem ...string) string {
 	return filepath.Join(append([]string{h.cache}, elem...)...)
 }
 
+// lockInterval is how often a held lock is tried again.
+const lockInterval = 100 * time.Millisecond
+
 // lock keeps other rxevm processes from changing the cache until the function that it returns is
-// called. The kernel drops it when the process ends, however it ends.
-func (h *host) lock() (func(), error) {
+// called. The kernel drops it when the process ends, however it ends. Another process may hold it
+// for minutes of fetching, so it is tried again and again: a flock that waits in the kernel would
+// not hear of the end of ctx.
+func (h *host) lock(ctx context.Context) (func(), error) {
 	f, err := os.OpenFile(h.path("lock"), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
+		return nil, unusableCache(err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		h.note("waiting for another rxevm that is filling the cache")
-		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	said := false
+	for {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		case !said:
+			h.note("waiting for another rxevm that is filling the cache")
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(lockInterval):
 		}
 	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return func() { f.Close() }, nil
 }
 
 // build makes the folder name in the cache whole or not at all: make fills a scratch folder, which

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -34,6 +35,41 @@ func TestOldScratchFoldersAreSwept(t *testing.T) {
 	}
 	if _, err := os.Stat(young); err != nil {
 		t.Errorf("a running build's folder is gone: %v", err)
+	}
+}
+
+func TestInterruptEndsTheWaitForTheCache(t *testing.T) {
+	h := &host{cache: t.TempDir(), say: io.Discard}
+	unlock, err := h.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(20*time.Millisecond, func() { cancel(errInterrupted) })
+	ended := make(chan error, 1)
+	go func() {
+		_, err := h.lock(ctx)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errInterrupted) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it still waits")
+	}
+}
+
+func TestUnusableCacheSaysWhatToDo(t *testing.T) {
+	h := &host{cache: filepath.Join(t.TempDir(), "gone"), say: io.Discard}
+	_, lockErr := h.lock(t.Context())
+	_, scratchErr := h.scratch()
+	for _, err := range []error{lockErr, scratchErr} {
+		if e := (exitError{}); !errors.As(err, &e) || e.code != exitMissing || !strings.Contains(err.Error(), "set GOVERBS_CACHE") {
+			t.Errorf("%v, want status %d and advice about GOVERBS_CACHE", err, exitMissing)
+		}
 	}
 }
 

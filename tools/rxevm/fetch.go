@@ -68,7 +68,7 @@ func (h *host) openApt(ctx context.Context, arch string, suites ...string) (*apt
 	}
 	h.note("fetching the package index of %s for %s (about 10 MB)", strings.Join(suites, ", "), arch)
 	if _, err := a.run(ctx, a.dir, "apt-get", "update", "-o", "APT::Update::Error-Mode=any"); err != nil {
-		return nil, fmt.Errorf("the mirror that this machine's apt uses does not serve %s for %s: %w", strings.Join(suites, ", "), arch, err)
+		return nil, fmt.Errorf("no package index of %s for %s from the mirror that this machine's apt uses: %w", strings.Join(suites, ", "), arch, err)
 	}
 	return a, os.WriteFile(stamp, nil, 0o644)
 }

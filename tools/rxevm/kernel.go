@@ -51,7 +51,7 @@ func (h *host) kernel(ctx context.Context, series, arch string) (kernelDir, erro
 	if !ok {
 		return kernelDir{}, exitError{exitUsage, fmt.Errorf("kernel %q: there are %s", series, strings.Join(kernelSeries(), ", "))}
 	}
-	unlock, err := h.lock()
+	unlock, err := h.lock(ctx)
 	if err != nil {
 		return kernelDir{}, err
 	}

@@ -185,13 +185,13 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 func TestOneAtATimeFillsTheCache(t *testing.T) {
 	said := &bytes.Buffer{}
 	h := &host{cache: t.TempDir(), say: said}
-	unlock, err := h.lock()
+	unlock, err := h.lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	second := make(chan func())
 	go func() {
-		u, err := h.lock()
+		u, err := h.lock(t.Context())
 		if err != nil {
 			t.Error(err)
 			u = func() {}

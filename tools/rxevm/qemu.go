@@ -32,7 +32,7 @@ var qemuPackages = map[string]string{"amd64": "qemu-system-x86", "arm64": "qemu-
 
 // qemu finds the emulator for an architecture.
 func (h *host) qemu(ctx context.Context, arch string) (hostTool, error) {
-	unlock, err := h.lock()
+	unlock, err := h.lock(ctx)
 	if err != nil {
 		return hostTool{}, err
 	}

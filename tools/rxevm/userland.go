@@ -39,7 +39,7 @@ func userlandSuite(arch string) string {
 
 // userland returns the unpacked folder of rdma-core and what goes with it.
 func (h *host) userland(ctx context.Context, arch string) (string, error) {
-	unlock, err := h.lock()
+	unlock, err := h.lock(ctx)
 	if err != nil {
 		return "", err
 	}
