@@ -31,11 +31,12 @@ type AHOptions struct {
 	// destination's kind (IPv4, link-local IPv6, other IPv6) before others.
 	// A queue pair that was made for another Source needs the same here.
 	Source Source
-	// HopLimit of the packets; 0 means 64.
+	// HopLimit of the packets; 0 means 64. On RoCE the kernel takes its own
+	// from the route instead, except for multicast.
 	HopLimit uint8
 	// TrafficClass of the packets.
 	TrafficClass uint8
-	// FlowLabel of the packets, 20 bits.
+	// FlowLabel of the packets, 20 bits. Soft-RoCE sends 0.
 	FlowLabel uint32
 	// ServiceLevel is the priority, 0 to 15.
 	ServiceLevel uint8

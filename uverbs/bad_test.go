@@ -72,7 +72,7 @@ func TestBadArguments(t *testing.T) {
 		"CQ vector":         {func() error { _, err := r.dev.NewCQ(8, &CQOptions{Vector: 2}); return err }, ErrInvalid, []string{"vector 2", "has 2"}},
 		"CQ vector < 0":     {func() error { _, err := r.dev.NewCQ(8, &CQOptions{Vector: -1}); return err }, ErrInvalid, []string{"vector -1"}},
 		"QP without CQ":     {func() error { _, err := r.pd.NewQP(RC, nil); return err }, ErrInvalid, []string{"QPOptions.CQ"}},
-		"QP type":           {func() error { _, err := r.pd.NewQP(4, &QPOptions{CQ: q}); return err }, ErrNotSupported, []string{"QPType(4)"}},
+		"QP type":           {func() error { _, err := r.pd.NewQP(9, &QPOptions{CQ: q}); return err }, ErrNotSupported, []string{"QPType(9)"}},
 		"QP send depth":     {func() error { _, err := r.pd.NewQP(RC, &QPOptions{CQ: q, SendDepth: -1}); return err }, ErrInvalid, []string{"SendDepth -1", "allows 1 to"}},
 		"QP receive depth":  {func() error { _, err := r.pd.NewQP(RC, &QPOptions{CQ: q, RecvDepth: 1 << 30}); return err }, ErrInvalid, []string{"RecvDepth 1073741824"}},
 		"QP spans":          {func() error { _, err := r.pd.NewQP(RC, &QPOptions{CQ: q, SendSGE: 33}); return err }, ErrInvalid, []string{"SendSGE 33", "1 to 32"}},

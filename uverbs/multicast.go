@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/abi"
 )
 
 // AttachMulticast lets a UD queue pair receive what is sent to a group: see
-// GroupGID. Close, and DetachMulticast, end that.
+// GroupGID. Close, and DetachMulticast, end that; attaching again does nothing.
 //
 // The device is told, and no more: on Ethernet the network, and on soft-RoCE the
 // kernel's own IP stack, delivers to this host only if some UDP socket of it has
@@ -23,7 +24,7 @@ func (qp *QP) AttachMulticast(group GID) error {
 	return qp.multicast("attach to multicast group", group, abi.IB_USER_VERBS_CMD_ATTACH_MCAST, in.Bytes())
 }
 
-// DetachMulticast undoes one AttachMulticast.
+// DetachMulticast undoes AttachMulticast, however often that was called.
 func (qp *QP) DetachMulticast(group GID) error {
 	in := &abi.UverbsDetachMcast{GID: group, QPHandle: qp.handle}
 	return qp.multicast("detach from multicast group", group, abi.IB_USER_VERBS_CMD_DETACH_MCAST, in.Bytes())
@@ -43,6 +44,13 @@ func (qp *QP) multicast(op string, group GID, command uint32, in []byte) error {
 		return fmt.Errorf("goverbs: %s: %s %v: %w", d.info.Name, op, group, os.ErrClosed)
 	}
 	err := d.call(op, newCommand(d.driver, command, in, nil))
+	if err == nil {
+		qp.groups = slices.DeleteFunc(qp.groups, func(g GID) bool { return g == group })
+		if command == abi.IB_USER_VERBS_CMD_ATTACH_MCAST {
+			qp.groups = append(qp.groups, group)
+		}
+		return nil
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		switch {
@@ -53,4 +61,16 @@ func (qp *QP) multicast(op string, group GID, command uint32, in []byte) error {
 		}
 	}
 	return err
+}
+
+// leaveGroups detaches a queue pair that is being closed: the kernel destroys
+// none that is in a group.
+func (qp *QP) leaveGroups() {
+	qp.modify.Lock()
+	defer qp.modify.Unlock()
+	for _, group := range qp.groups {
+		in := &abi.UverbsDetachMcast{GID: group, QPHandle: qp.handle}
+		qp.dev.call("leave multicast group", newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_DETACH_MCAST, in.Bytes(), nil))
+	}
+	qp.groups = nil
 }

@@ -61,6 +61,7 @@ type QP struct {
 	limits QPLimits
 	tag    any
 
+	windows sync.Map // *MW that were bound through it, by the constant part of their keys
 	index   *userIndex
 	mapping [2]*kernel.Mapping // receive queue, send queue
 	sq      SendQueue
@@ -70,6 +71,7 @@ type QP struct {
 	ending  atomic.Bool   // nothing more may be posted: Close or Shutdown
 	state   atomic.Uint32 // QPState
 	modify  sync.Mutex    // one state change at a time
+	groups  []GID         // multicast groups that it is in; guarded by modify
 	carried bool          // the device has carried out all sends; guarded by modify
 }
 
@@ -355,7 +357,7 @@ func (qp *QP) map2(op string, rings *abi.RxeCreateQPResp, limits *abi.UverbsQPCa
 	recv := cq.NewRequests(uint32(qp.limits.RecvDepth), cq.RecvSide, qp.qpn, &qp.recvCQ.state)
 	qp.sq.init(qp, sq, send)
 	qp.rq.init(qp, rq, recv)
-	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv})
+	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv, Invalidated: qp.invalidated})
 	return nil
 }
 
@@ -413,6 +415,7 @@ func (qp *QP) free() error {
 		delete(d.byQPN.m, qp.qpn)
 	}
 	d.byQPN.Unlock()
+	qp.leaveGroups()
 	err := qp.destroy()
 	// From here on the kernel adds no completion of this QP. What is in the
 	// rings already hits the tombstone.

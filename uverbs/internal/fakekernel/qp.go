@@ -124,6 +124,9 @@ func (c *ioctl) destroyQP() error {
 	if err != nil {
 		return err
 	}
+	if len(q.groups) > 0 {
+		return syscall.EBUSY
+	}
 	c.f.ctx.destroy(h, q)
 	return c.set(abi.UVERBS_ATTR_DESTROY_QP_RESP, (&abi.UverbsDestroyQPResp{EventsReported: q.async}).Bytes())
 }
