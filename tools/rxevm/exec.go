@@ -242,8 +242,11 @@ func cmdExec(ctx context.Context, args []string) (int, error) {
 // flag gave one.
 func checkBinary(bin string, g *guestFlags, archGiven bool) error {
 	f, err := elf.Open(bin)
+	if form := (*elf.FormatError)(nil); errors.As(err, &form) || errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s is no Linux program: build it with GOOS=linux CGO_ENABLED=0 (scripts go to rxevm run)", bin)
+	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", bin, err)
+		return err // It names the file.
 	}
 	defer f.Close()
 	arch, ok := map[elf.Machine]string{elf.EM_X86_64: "amd64", elf.EM_386: "amd64", elf.EM_AARCH64: "arm64"}[f.Machine]

@@ -116,6 +116,9 @@ func dispatch(ctx context.Context, args []string) (int, error) {
 		return 0, exitError{exitUsage, errors.New("no command\n" + usage)}
 	}
 	if args[0] == "help" || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
+		if len(args) > 1 && args[0] == "help" {
+			return dispatch(ctx, []string{args[1], "-h"})
+		}
 		fmt.Print(usage)
 		return 0, nil
 	}
@@ -179,15 +182,16 @@ func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
 
 // parseFlags parses a command's flags and turns every mistake into exit status 2 with a message.
 func parseFlags(fs *flag.FlagSet, args []string) error {
-	var said strings.Builder
-	fs.SetOutput(&said)
+	var list strings.Builder
+	fs.SetOutput(&list)
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Print(said.String())
+		fmt.Print(list.String())
 		return err
 	}
 	if err != nil {
-		return exitError{exitUsage, fmt.Errorf("%s: %s", fs.Name(), strings.TrimSpace(said.String()))}
+		// Not the list of flags as well: the message would scroll away.
+		return exitError{exitUsage, fmt.Errorf("%w\n%s -h lists the flags", err, fs.Name())}
 	}
 	return nil
 }

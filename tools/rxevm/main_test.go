@@ -45,7 +45,7 @@ func TestMistakesAreUsageErrors(t *testing.T) {
 		{[]string{"run", "--", "echo a; echo b"}, "-with rdma-core"},
 		{[]string{"exec"}, "no binary"},
 		{[]string{"exec", "/no/such/binary"}, "/no/such/binary"},
-		{[]string{"exec", script}, script},
+		{[]string{"exec", script}, script + " is no Linux program"},
 		{[]string{"exec", "-arch", "arm64", self}, "is for amd64"},
 		{[]string{"demo", "now"}, "no arguments"},
 		{[]string{"fetch", "now"}, "no arguments"},
@@ -62,6 +62,24 @@ func TestMistakesAreUsageErrors(t *testing.T) {
 		if !strings.Contains(b.String(), tt.says) {
 			t.Errorf("rxevm %v says %q, want something with %q", tt.args, b.String(), tt.says)
 		}
+	}
+}
+
+func TestMistakesInFlagsAreSaidInTwoLines(t *testing.T) {
+	for _, args := range [][]string{{"run", "-wings"}, {"exec", "-kernel"}, {"test", "-timeout", "soon"}, {"fetch", "-x"}} {
+		code, err := dispatch(t.Context(), args)
+		var b bytes.Buffer
+		report(&b, code, err)
+		if said := b.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "rxevm "+args[0]+" -h lists the flags") {
+			t.Errorf("rxevm %v says %q", args, said)
+		}
+	}
+}
+
+func TestHelpOfACommandThatIsNone(t *testing.T) {
+	code, err := dispatch(t.Context(), []string{"help", "fly"})
+	if got := report(&bytes.Buffer{}, code, err); got != exitUsage {
+		t.Errorf("status %d, want %d (%v)", got, exitUsage, err)
 	}
 }
 

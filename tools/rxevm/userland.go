@@ -24,7 +24,7 @@ var userlandPrograms = []string{"usr/bin/busybox", "usr/bin/ibv_*", "usr/bin/ib_
 	"usr/bin/rping", "usr/bin/ucmatose", "usr/bin/ip", "usr/sbin/ip", "usr/bin/rdma", "usr/sbin/rdma", "usr/lib/*/libibverbs/librxe-*.so", "etc/libibverbs.d/rxe.driver"}
 
 // busyboxCommands are the names under which the guest has busybox.
-var busyboxCommands = strings.Fields("sh ash cat cp cut date dd df dmesg du echo env expr false find free grep head hexdump hostname id kill killall ln ls mkdir mknod mktemp mount mv nc " +
+var busyboxCommands = strings.Fields("sh ash cat cmp cp cut date dd df diff dmesg du echo env expr false find free grep head hexdump hostname id kill killall ln ls mkdir mknod mktemp mount mv nc " +
 	"nproc od pgrep pidof ping ps printf pwd readlink rm rmdir sed seq setsid sleep sort stat stty sync sysctl tail tar tee test time timeout top touch tr true umount uname uniq uptime usleep vi wc which xargs yes [")
 
 // userlandSuite is the Debian release that a guest's programs come from. One release serves all

@@ -87,7 +87,8 @@ func (h *host) boot(ctx context.Context, c guestConfig) (*vm, error) {
 	case <-v.emu.done:
 		v.emu.kill()
 		<-v.lost
-		return nil, exitError{exitBroken, fmt.Errorf("the guest %s ended before it was ready (QEMU: %v)%s\nconsole:\n%s", v, v.emu.err, indented(v.stderr.String()), v.console.last())}
+		return nil, exitError{exitBroken, fmt.Errorf("the guest %s ended before it was ready (QEMU: %v)%s\nconsole:\n%s\nif it does so each time, the kernel in the cache may be damaged: remove %s, and rxevm fetches it anew",
+			v, v.emu.err, indented(v.stderr.String()), v.console.last(), k.dir)}
 	case <-ctx.Done():
 		v.emu.kill()
 		<-v.lost
@@ -111,7 +112,7 @@ func (h *host) guestImage(ctx context.Context, c guestConfig, k kernelDir) (imag
 	im.dir("/tmp", 0o1777)
 	boot, err := k.addModules(im, c.modules)
 	if err != nil {
-		return nil, exitError{exitBroken, err}
+		return nil, exitError{exitBroken, fmt.Errorf("%w\nif the kernel in the cache is damaged, remove %s, and rxevm fetches it anew", err, k.dir)}
 	}
 	b, err := json.Marshal(boot)
 	if err != nil {

@@ -133,6 +133,41 @@ type closeFunc struct {
 // Close implements io.Closer.
 func (c *closeFunc) Close() error { c.f(c.String()); return nil }
 
+func TestGuestThatBreaksTheProtocolDoesNotHang(t *testing.T) {
+	t.Parallel()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "host"), os.NewFile(uintptr(pair[1]), "guest")
+	defer ours.Close()
+	defer theirs.Close()
+	// The emulator goes on: done stays open.
+	v := &vm{host: &host{say: io.Discard}, console: &console{}, jobs: map[uint32]*hostJob{}, lost: make(chan struct{}),
+		emu: &emulator{port: ours, done: make(chan struct{})}, out: &frameWriter{w: ours}}
+	go v.read()
+	s, err := v.start(sh("exit 0"), jobIO{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&frameWriter{w: theirs}).write(frameStdout, 99, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.wait(t.Context())
+	if e := (exitError{}); !errors.As(err, &e) || e.code != exitBroken || !strings.Contains(err.Error(), "job 99") {
+		t.Errorf("%v, want status %d and what the guest did", err, exitBroken)
+	}
+}
+
+func TestDamagedKernelInTheCacheSaysWhatToRemove(t *testing.T) {
+	h := &host{cache: t.TempDir(), say: io.Discard}
+	k := kernelDir{dir: h.path("kernel", "6.1-amd64"), release: "6.1"}
+	_, err := h.guestImage(t.Context(), guestConfig{kernel: "6.1", arch: "amd64"}, k)
+	if err == nil || !strings.Contains(err.Error(), "remove "+k.dir) {
+		t.Errorf("%v, want advice to remove %s", err, k.dir)
+	}
+}
+
 func TestProgramsThatCannotRunSayWhy(t *testing.T) {
 	v := newTestVM(t)
 	script := filepath.Join(t.TempDir(), "s")

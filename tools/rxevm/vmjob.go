@@ -182,7 +182,11 @@ func (s started) wait(ctx context.Context) (int, error) {
 			return rep.Code, s.j.err
 		default:
 		}
-		<-s.v.emu.done
+		select {
+		case <-s.v.emu.done:
+		case <-time.After(killPatience): // The port is lost and the guest is not.
+			return 0, exitError{exitBroken, fmt.Errorf("the guest can be talked to no more: %w\nconsole:\n%s", s.v.lostErr, s.v.console.last())}
+		}
 		if err := s.v.console.err(); err != nil {
 			return 0, exitError{exitKernel, fmt.Errorf("%w\nconsole:\n%s", err, s.v.console.last())}
 		}
