@@ -13,6 +13,9 @@ type Endpoint struct {
 	// Closed marks the tombstone of a QP that is gone: completions that
 	// still name it are dropped and counted as late.
 	Closed bool
+	// Invalidated, if not nil, is told of every key that a message to this
+	// queue pair has invalidated, before its completion is handed out.
+	Invalidated func(rkey uint32)
 }
 
 // Side returns the requests of one side.

@@ -13,11 +13,12 @@ import (
 var hot = map[string][]string{
 	"rxe.(*CQ).Poll": {
 		"rxe.(*CQ).drop",          // counts what is thrown away
+		"rxe.invalidated",         // tells of a window that was closed
 		"cq.(*Requests).Complete", // failures and what is out of order
 	},
 	"rxe.(*CQ).Empty": {},
 	// putArm is for atomics, windows and flushes, which go by themselves.
-	"rxe.(*SQ).Put":            {"runtime.memmove", "runtime.gopanic", "cq.Opcode.String", "runtime.concatstring3", "runtime.convTstring", "rxe.putArm"},
+	"rxe.(*SQ).Put":            {"runtime.memmove", "runtime.gopanic", "rxe.putArm"},
 	"rxe.(*SQ).Publish":        {},
 	"rxe.(*SQ).Rollback":       {},
 	"rxe.(*SQ).Space":          {},

@@ -96,7 +96,11 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 			flags := e.WCFlags
 			received(e, w)
 			if flags&(wcImm|wcInvalidate) != 0 {
-				attached(e, w, flags)
+				if flags&wcImm != 0 {
+					w.SetImm(e.Ex.ImmData().Uint32())
+				} else {
+					invalidated(ep, e, w)
+				}
 			}
 			if src := e.SrcQP; src != 0 {
 				datagram(w, src, flags)
@@ -151,13 +155,16 @@ func received(e *abi.UverbsWC, w *cq.WC) {
 	w.Bytes = min(w.Bytes, n)
 }
 
-// attached fills in what came with the message. The same four bytes are the
-// wire's for immediate data and a number in the machine's order for an rkey.
-func attached(e *abi.UverbsWC, w *cq.WC, flags uint32) {
-	if flags&wcImm != 0 {
-		w.SetImm(e.Ex.ImmData().Uint32())
-	} else {
-		w.SetInvalidatedRKey(*e.Ex.InvalidateRKey())
+// invalidated fills in the key that a message took away. The same four bytes are
+// the wire's for immediate data and a number in the machine's order for a key.
+// It stands apart because it calls what is not known here.
+//
+//go:noinline
+func invalidated(ep *cq.Endpoint, e *abi.UverbsWC, w *cq.WC) {
+	key := *e.Ex.InvalidateRKey()
+	w.SetInvalidatedRKey(key)
+	if ep.Invalidated != nil {
+		ep.Invalidated(key)
 	}
 }
 

@@ -283,3 +283,24 @@ func FuzzCQE(f *testing.F) {
 		}
 	})
 }
+
+// The owner of a window hears of its invalidation before the program does, once
+// for each such completion and for no other.
+func TestInvalidatedIsTold(t *testing.T) {
+	s := newScene(t, make([]byte, ringBytes(4, 128)), 4, 128, 0)
+	var told []uint32
+	s.eps.Get(1).Invalidated = func(key uint32) { told = append(told, key) }
+	for seq, c := range []cqe{
+		{opcode: 128, flags: 3, ex: [4]byte{0, 0, 0, 7}},
+		{opcode: 128, flags: 5, ex: [4]byte(record(u32(0x2c3)))},
+		{status: 5, flags: 5, ex: [4]byte(record(u32(0x2c4)))},
+	} {
+		c.wrid, c.qpn = wridRecv+uint64(seq), 17
+		s.driver.post(&c)
+	}
+	s.driver.publish()
+	var wcs [4]cq.WC
+	if n, _ := s.q.Poll(wcs[:]); n != 3 || len(told) != 1 || told[0] != 0x2c3 {
+		t.Errorf("%d completions, told of %#x", n, told)
+	}
+}

@@ -22,17 +22,23 @@ import (
 // bound window. The memory region is closed after the window, or when the window
 // is invalidated.
 //
-// Soft-RoCE does not hold peers to the bounds of a window: who has its key has
-// the window's rights to all of the region.
+// A bind or invalidation that does not succeed takes the queue pair to ERR, and
+// the window with it: what the device thinks of it is not known any more. Close
+// it. Methods may be called from any goroutine, but one goroutine at a time binds
+// a window.
 //
-// A bind that does not succeed takes the queue pair to ERR, and the window with
-// it: its key is not known any more. Close it. Methods may be called from any
-// goroutine, but one goroutine at a time binds a window.
+// Soft-RoCE trusts peers with windows: who has a window's key has its rights to
+// all of the region, and a kernel whose window is invalidated when it is not
+// bound crashes (seen on Linux 6.1 and 6.12). So agree who invalidates, this side
+// or the peer, and when. The library refuses to invalidate a window that it
+// knows not to be bound; what the peer does it learns from the completion, when
+// that is polled.
 type MW struct {
 	object
-	pd   *PD
-	rkey atomic.Uint32
-	qp   atomic.Pointer[QP] // the one that it was bound through
+	pd    *PD
+	rkey  atomic.Uint32
+	bound atomic.Bool
+	qp    atomic.Pointer[QP] // the one that it was bound through
 }
 
 // NewMW makes a memory window. Nobody can use it before it is bound. It takes a
@@ -76,11 +82,26 @@ func (mw *MW) Close() error {
 		return err
 	}
 	defer mw.release()
+	if qp := mw.qp.Load(); qp != nil {
+		qp.windows.Delete(mw.index())
+	}
 	return mw.free()
 }
 
 func (mw *MW) free() error {
 	return mw.dev.destroy("free memory window", abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY, mw.handle, nil)
+}
+
+// index is the part of the window's keys that stays.
+func (mw *MW) index() uint32 { return mw.rkey.Load() >> 8 }
+
+// invalidated is told of the keys that the peer has invalidated.
+func (qp *QP) invalidated(rkey uint32) {
+	if v, ok := qp.windows.Load(rkey >> 8); ok {
+		if mw := v.(*MW); mw.rkey.Load() == rkey {
+			mw.bound.Store(false)
+		}
+	}
 }
 
 // attach makes the window stand on the queue pair that it is about to be bound
@@ -103,6 +124,7 @@ func (mw *MW) attach(qp *QP) error {
 	case first == nil:
 		qp.users[kindMW]++
 		mw.bases = append(mw.bases, &qp.object)
+		qp.windows.Store(mw.index(), mw)
 		mw.qp.Store(qp)
 	case first != qp:
 		return fmt.Errorf("the memory window was bound through QP %d and belongs to it: make another one for QP %d: %w", first.qpn, qp.qpn, ErrInvalid)
@@ -116,8 +138,8 @@ const windowAccess = remoteAccess | FlushGlobal | FlushPersistent
 // BindMW opens a window onto a span, with the given rights, for the peer of this
 // queue pair, and returns what the peer needs to use it. Tell the peer when the
 // bind has completed. The region was registered with MWBind, and with LocalWrite
-// if the window allows the peer to write. A window that is still bound is
-// invalidated first.
+// if the window allows the peer to write. A window that is still bound has
+// to be invalidated first.
 //
 // It returns the zero Remote when Flush will fail for this request or one
 // before.
@@ -142,8 +164,9 @@ func (q *SendQueue) BindMW(id uint64, mw *MW, span Span, access Access, flags ..
 	if !q.stage(id) {
 		return Remote{}
 	}
+	q.binds = append(q.binds, stagedBind{mw, old, false})
 	mw.rkey.Store(key)
-	q.binds = append(q.binds, stagedBind{mw, old})
+	mw.bound.Store(true)
 	return Remote{Addr: e.Addr, Length: uint64(e.Length), RKey: key}
 }
 
@@ -163,29 +186,40 @@ func (q *SendQueue) checkBind(mw *MW, span Span, access Access) error {
 	if err := mw.attach(q.qp); err != nil {
 		return err
 	}
-	if mw.pd.id != q.qp.pd.id || mr.pd.id != q.qp.pd.id {
+	switch {
+	case mw.pd != q.qp.pd || mr.pd != q.qp.pd:
 		return fmt.Errorf("the queue pair, the memory window and its region are of different protection domains: %w", ErrInvalid)
+	case mw.bound.Load():
+		return fmt.Errorf("bind of a memory window that is bound: %w: invalidate it first; if the peer did, poll that completion first", ErrState)
 	}
 	return nil
 }
 
 // LocalInvalidate closes a window that was bound through this queue pair: the
-// peer cannot use its key any more once this has completed. A window that is
-// not bound, as after the peer's SendInvalidate, takes the queue pair to ERR.
+// peer cannot use its key any more once this has completed. It fails with
+// ErrState if the window is not bound, as after the peer's SendInvalidate.
 func (q *SendQueue) LocalInvalidate(id uint64, mw *MW, flags ...SendFlags) {
 	q.begin(cq.OpLocalInvalidate, flags)
 	if mw == nil || mw.qp.Load() != q.qp {
 		q.fail(fmt.Errorf("invalidation of a memory window that was not bound through this queue pair: %w", ErrInvalid))
 		return
 	}
+	if !mw.bound.Load() {
+		q.fail(fmt.Errorf("invalidation of a memory window that is not bound: %w", ErrState))
+		return
+	}
 	q.wr.InvalidateRKey = mw.rkey.Load()
-	q.stage(id)
+	if q.stage(id) {
+		q.binds = append(q.binds, stagedBind{mw, mw.rkey.Load(), true})
+		mw.bound.Store(false)
+	}
 }
 
 // SendInvalidate sends a message from a span, and closes the peer's memory
 // window with the given key, which the peer learns by WC.InvalidatedRKey. The
-// window is one that the peer has bound through the queue pair at the other end;
-// any other key ends the peer's queue pair.
+// window is one that the peer has bound through the queue pair at the other end.
+// With any other key the peer's queue pair goes to ERR; see MW for what a second
+// invalidation does to a soft-RoCE peer.
 func (q *SendQueue) SendInvalidate(id uint64, rkey uint32, from Span, flags ...SendFlags) {
 	q.begin(cq.OpSendInvalidate, flags)
 	q.wr.InvalidateRKey = rkey
@@ -193,22 +227,26 @@ func (q *SendQueue) SendInvalidate(id uint64, rkey uint32, from Span, flags ...S
 	q.stage(id)
 }
 
-// stagedBind is a bind that was not flushed, and what it replaces.
+// stagedBind is a bind or an invalidation that was not flushed, and how the
+// window was before.
 type stagedBind struct {
-	mw  *MW
-	old uint32
+	mw    *MW
+	rkey  uint32
+	bound bool
 }
 
-// unbind gives windows whose bind is taken back their keys again. All that is
-// staged is taken back together.
+// unbind makes windows what they were before requests that are taken back. All
+// that is staged is taken back together.
 func (q *SendQueue) unbind() {
 	for i := len(q.binds) - 1; i >= 0; i-- {
-		q.binds[i].mw.rkey.Store(q.binds[i].old)
+		b := &q.binds[i]
+		b.mw.rkey.Store(b.rkey)
+		b.mw.bound.Store(b.bound)
 	}
 	q.bound()
 }
 
-// bound forgets binds that are on their way.
+// bound forgets binds and invalidations that are on their way.
 func (q *SendQueue) bound() {
 	clear(q.binds)
 	q.binds = q.binds[:0]

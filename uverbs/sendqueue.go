@@ -30,7 +30,7 @@ type SendQueue struct {
 	wr    cq.SendRequest
 	sges  []cq.SGE     // of wr
 	ops   opSet        // what can be posted
-	binds []stagedBind // windows whose bind is staged
+	binds []stagedBind // how windows were before what is staged
 }
 
 func (q *SendQueue) init(qp *QP, ring cq.SendRing, requests *cq.Requests) {
