@@ -58,6 +58,29 @@ func TestOpenErrors(t *testing.T) {
 	says(t, "no provider", err, ErrNotSupported, "driver", "99", "rxe")
 }
 
+func TestConnectSaysWhatIsWrongWithThePath(t *testing.T) {
+	r := newRig(t, false)
+	for errno, want := range map[syscall.Errno]string{syscall.EINVAL: "both have to be IPv4", syscall.EHOSTUNREACH: "nobody at fe80::1 was found"} {
+		qp, err := r.pd.NewQP(RC, &QPOptions{CQ: r.sendQ, SendDepth: 1, RecvDepth: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.k.Fail(func(c fakekernel.Call) error {
+			if c.Command == abi.IB_USER_VERBS_CMD_MODIFY_QP {
+				return errno
+			}
+			return nil
+		})
+		peer := r.b.Endpoint()
+		peer.GID = GIDFromAddr(netip.MustParseAddr("fe80::1"))
+		says(t, "Connect", qp.Connect(t.Context(), peer, nil), errno, want, qp.Source().GID.String())
+		r.k.Fail(nil)
+		if err := qp.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestBadArguments(t *testing.T) {
 	r := newRig(t, false)
 	q := r.sendQ

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"time"
 )
 
@@ -131,9 +132,15 @@ func (qp *QP) Connect(ctx context.Context, peer Endpoint, opts *ConnectOptions) 
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("goverbs: %s: connect QP %d: before %v: %w", qp.dev.info.Name, qp.qpn, s.to, context.Cause(ctx))
 		}
-		if err := qp.Modify(s.to, s.attrs...); err != nil {
-			return err
+		err := qp.Modify(s.to, s.attrs...)
+		if err == nil {
+			continue
 		}
+		// All attributes were there, so it is the path that the kernel dislikes.
+		if s.to == StateRTR && (isIPv4(peer.GID) != isIPv4(qp.source.GID) || !isErrno(err, syscall.EINVAL)) {
+			err = explainAH(err, peer.GID, qp.source)
+		}
+		return err
 	}
 	return nil
 }
