@@ -19,8 +19,8 @@ type Counters struct {
 }
 
 // Counters reads the counters of a port. A kind that the device does not have is
-// empty. They are read one by one, so they may be of slightly different
-// moments.
+// empty. The kernel reads the device at most once in the time that the file
+// "lifespan" beside the hardware counters says, usually 10 ms.
 func (d *Device) Counters(port int) (Counters, error) {
 	if err := d.checkPort("read counters", port); err != nil {
 		return Counters{}, err

@@ -36,6 +36,7 @@ func TestGuestCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.wait(t, 1)
+	time.Sleep(100 * time.Millisecond) // longer than the kernel's cache lives
 	after, err := p.dev.Counters(1)
 	if err != nil {
 		t.Fatal(err)
