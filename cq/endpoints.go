@@ -13,10 +13,16 @@ type Endpoint struct {
 	// Closed marks the tombstone of a QP that is gone: completions that
 	// still name it are dropped and counted as late.
 	Closed bool
+	// Shared, if not nil, makes this no queue pair but a shared receive
+	// queue; QPN is NoQPN then, and the two above are nil.
+	Shared *SharedRequests
 	// Invalidated, if not nil, is told of every key that a message to this
 	// queue pair has invalidated, before its completion is handed out.
 	Invalidated func(rkey uint32)
 }
+
+// NoQPN is the number of no queue pair: theirs have 24 bits.
+const NoQPN = 1 << 24
 
 // Side returns the requests of one side.
 func (e *Endpoint) Side(s Side) *Requests {

@@ -98,9 +98,15 @@ type CompletionRing interface {
 	// closed. Entries that belong to no posted request are dropped and
 	// counted in State. drained says that none was left unread.
 	Poll(wcs []WC) (n int, drained bool)
+	// ReturnShared ends the receives of shared queues whose completions were
+	// never polled, so that their slots are not lost with the ring. The
+	// queue is closed. Any goroutine may call it, also beside Poll.
+	ReturnShared()
 	// Consumed is the number of entries that Poll has read so far, modulo
-	// 2^32, and Capacity how many the ring holds at most.
+	// 2^32, Produced how many the device has added, which any goroutine may
+	// ask, and Capacity how many the ring holds at most.
 	Consumed() uint32
+	Produced() uint32
 	Capacity() uint32
 	// Empty says whether all that the device has written was read and given
 	// back. Any goroutine may call it.

@@ -14,6 +14,7 @@ var hot = map[string][]string{
 	"rxe.(*CQ).Poll": {
 		"rxe.(*CQ).drop",          // counts what is thrown away
 		"rxe.invalidated",         // tells of a window that was closed
+		"rxe.(*CQ).shared",        // what several pollers may end
 		"cq.(*Requests).Complete", // failures and what is out of order
 	},
 	"rxe.(*CQ).Empty": {},

@@ -58,7 +58,14 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 		// Every word of e is read once: it could change in between.
 		index, side, seq, ok := cq.SplitWRID(e.WRID)
 		ep := q.eps.Get(index)
-		if !ok || ep == nil || ep.Closed || ep.QPN != e.QPNum {
+		qpn := e.QPNum
+		if !ok || ep == nil || ep.Closed || ep.QPN != qpn {
+			if ok && ep != nil && ep.Shared != nil && side == cq.RecvSide {
+				if q.shared(ep.Shared, e, qpn, seq, next, &wcs[n]) {
+					n++
+				}
+				continue
+			}
 			q.drop(ok && ep != nil && ep.Closed)
 			continue
 		}
@@ -181,6 +188,24 @@ func datagram(w *cq.WC, src, flags uint32) {
 
 // Consumed is the number of slots that Poll has read so far, modulo 2^32.
 func (q *CQ) Consumed() uint32 { return q.next - q.start }
+
+// Produced is the number of slots that the driver has filled so far, counted as
+// Consumed is. Any goroutine may call it.
+func (q *CQ) Produced() uint32 {
+	for {
+		given := atomic.LoadUint32(&q.given)
+		producer := q.ring.loadProducer()
+		// Had the poller moved in between, the two could be of different
+		// laps.
+		if atomic.LoadUint32(&q.given) == given {
+			return given - q.start + (producer-given)&q.ring.mask
+		}
+	}
+}
+
+// Continue makes Consumed and Produced go on from a number: that of an older
+// ring whose completions this one took over. It comes before all other methods.
+func (q *CQ) Continue(consumed uint32) { q.start = q.next - consumed }
 
 // Capacity is how many completions the ring holds: one less than it has slots,
 // since a full ring must differ from an empty one.

@@ -1,0 +1,210 @@
+package cq
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// SharedRequests remembers what was posted to a shared receive queue until its
+// completions come. It is to such a queue what [Requests] is to a QP's own, with
+// two differences: requests end in any order, and on any CQ of the queue pairs
+// that take their receives from the queue, so several pollers work on it at a
+// time.
+//
+// A request stands in a slot. Its number is the slot and, above it, how often the
+// slot was used, in 31 bits. A slot goes from the poster to the pollers when its
+// request is committed. The one poller that swaps its word back to zero owns it
+// then, and hands it back in a list, of which the poster takes all at a time.
+type SharedRequests struct {
+	slots []sharedSlot
+	bits  uint // of the slot in a number
+	depth uint32
+
+	mu      sync.Mutex // serialises changes of members
+	members atomic.Pointer[[]*Member]
+
+	// What the poster and the pollers write is on cache lines of their own.
+	_      [64]byte
+	free   []uint32 // slots that can be staged
+	staged []uint32 // slots that are staged and not committed
+	_      [64]byte
+	ended  atomic.Uint32 // the list of slots that pollers gave back: the first, plus one
+	_      [60]byte
+}
+
+type sharedSlot struct {
+	id    uint64
+	bytes uint32
+	seq   uint32        // the number of the next request in the slot; the poster's
+	next  uint32        // the slot after this one in the list of ended ones, plus one
+	word  atomic.Uint32 // the number of the request that is posted, and postedBit; or 0
+}
+
+// postedBit is in the word of a slot whose request is posted. Numbers have the
+// bits below it.
+const postedBit = 1 << 31
+
+// NewSharedRequests makes the table of a shared receive queue that takes depth requests
+// at a time.
+func NewSharedRequests(depth uint32) *SharedRequests {
+	s := &SharedRequests{depth: depth, slots: make([]sharedSlot, depth), free: make([]uint32, 0, depth), staged: make([]uint32, 0, depth)}
+	for uint64(1)<<s.bits < uint64(depth) {
+		s.bits++
+	}
+	for i := depth; i > 0; i-- {
+		s.slots[i-1].seq = i - 1
+		s.free = append(s.free, i-1)
+	}
+	s.members.Store(new([]*Member))
+	return s
+}
+
+// Depth is how many requests the queue takes at a time.
+func (s *SharedRequests) Depth() int { return int(s.depth) }
+
+// Room is how many more requests can be staged now. Poster's side.
+func (s *SharedRequests) Room() int {
+	if s.ended.Load() != 0 {
+		for i := s.ended.Swap(0); i != 0; i = s.slots[i-1].next {
+			s.free = append(s.free, i-1)
+		}
+	}
+	return len(s.free)
+}
+
+// Stage enters a receive and returns its number. signal is always true: every
+// receive completes; op and quiet are there for the likeness to Requests. The
+// caller has seen Room. Poster's side.
+func (s *SharedRequests) Stage(id uint64, op Opcode, bytes uint32, quiet bool) (seq uint32, signal bool) {
+	i := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	s.staged = append(s.staged, i)
+	p := &s.slots[i]
+	p.id, p.bytes = id, bytes
+	return p.seq, true
+}
+
+// Commit makes the staged requests posted ones. It comes before the device can
+// see them. Poster's side.
+func (s *SharedRequests) Commit() {
+	for _, i := range s.staged {
+		p := &s.slots[i]
+		seq := p.seq
+		p.seq = (seq + 1<<s.bits) &^ postedBit
+		p.word.Store(seq | postedBit)
+	}
+	s.staged = s.staged[:0]
+}
+
+// Staged is how many requests are staged and not committed. Poster's side.
+func (s *SharedRequests) Staged() uint32 { return uint32(len(s.staged)) }
+
+// Rollback takes back the last n requests, which were not committed. Poster's
+// side.
+func (s *SharedRequests) Rollback(n uint32) {
+	keep := len(s.staged) - int(n)
+	for i := len(s.staged) - 1; i >= keep; i-- {
+		s.free = append(s.free, s.staged[i])
+	}
+	s.staged = s.staged[:keep]
+}
+
+// A Member is a queue pair that takes its receives from a shared queue.
+type Member struct {
+	ep     *Endpoint
+	state  *State // of the CQ on which its receives complete
+	since  uint32
+	closed atomic.Bool
+}
+
+// Join makes a queue pair a member. Its receives complete on the CQ that state
+// belongs to, on which so many completions were added so far: see
+// [CompletionRing.Produced]. The queue pair can receive only afterwards. Any
+// goroutine.
+func (s *SharedRequests) Join(ep *Endpoint, state *State, produced uint32) *Member {
+	m := &Member{ep: ep, state: state, since: produced}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := *s.members.Load()
+	// Sorted by QPN, and of one QPN the newest last.
+	at, _ := slices.BinarySearchFunc(old, ep.QPN+1, compareQPN)
+	members := slices.Insert(slices.Clone(old), at, m)
+	s.members.Store(&members)
+	return m
+}
+
+func compareQPN(m *Member, qpn uint32) int { return int(int64(m.ep.QPN) - int64(qpn)) }
+
+// Close marks a member as the tombstone of a queue pair that is gone: requests
+// that still complete on it end unheard of. Any goroutine.
+func (m *Member) Close() { m.closed.Store(true) }
+
+// Remove takes out a closed member. No completion that names it may be left in
+// its CQ. Any goroutine.
+func (s *SharedRequests) Remove(m *Member) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	members := slices.DeleteFunc(slices.Clone(*s.members.Load()), func(o *Member) bool { return o == m })
+	s.members.Store(&members)
+}
+
+// member finds whom completion number at, counted as CompletionRing.Produced
+// does, on the CQ of state belongs to, from its QPN. A QPN may have been used
+// again: what was added to the CQ before a queue pair was made is not its own.
+func (s *SharedRequests) member(qpn uint32, state *State, at uint32) (found *Member) {
+	all := *s.members.Load()
+	i, n := 0, len(all)
+	for i < n {
+		if h := int(uint(i+n) >> 1); all[h].ep.QPN < qpn {
+			i = h + 1
+		} else {
+			n = h
+		}
+	}
+	for ; i < len(all) && all[i].ep.QPN == qpn; i++ {
+		m := all[i]
+		// The oldest takes what no other does: its beginning may be so long
+		// ago that the numbers have wrapped.
+		if m.state == state && (found == nil || int32(at-m.since) >= 0) {
+			found = m
+		}
+	}
+	return found
+}
+
+// Complete ends request seq with the given status, as completion number at of
+// the CQ of state says that queue pair qpn has. ok is false when no such request
+// is posted, or no such queue pair takes its receives from here: the completion
+// is stale or invented. Otherwise ep is the queue pair, which is nil when it was
+// closed: then the program is not to hear of it. Else id, side, QPN, opcode and
+// length of the request are in w.
+//
+// The poller of that CQ calls it; pollers of other CQs may be in it too.
+func (s *SharedRequests) Complete(qpn uint32, state *State, at, seq uint32, status Status, w *WC) (ep *Endpoint, ok bool) {
+	m := s.member(qpn, state, at)
+	i := seq & (1<<s.bits - 1)
+	if m == nil || seq&postedBit != 0 || i >= uint32(len(s.slots)) {
+		return nil, false
+	}
+	p := &s.slots[i]
+	if !p.word.CompareAndSwap(seq|postedBit, 0) {
+		return nil, false
+	}
+	*w = WC{}
+	w.ID, w.QPN, w.Status, w.Side = p.id, qpn, status, RecvSide
+	if status == StatusSuccess {
+		w.Opcode, w.Bytes = OpRecv, p.bytes
+	}
+	for {
+		first := s.ended.Load()
+		p.next = first
+		if s.ended.CompareAndSwap(first, i+1) {
+			break
+		}
+	}
+	if m.closed.Load() {
+		return nil, true
+	}
+	return m.ep, true
+}
