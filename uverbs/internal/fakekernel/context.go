@@ -99,7 +99,7 @@ func (c *context) release() {
 	if c.open || c.mapped > 0 {
 		return
 	}
-	for _, kind := range []string{"QP", "AH", "CQ", "MR", "PD"} {
+	for _, kind := range []string{"MW", "QP", "AH", "CQ", "MR", "PD"} {
 		for h, o := range c.objects {
 			if o.kind() == kind {
 				c.destroy(h, o)
@@ -120,6 +120,8 @@ func (c *context) destroy(h uint32, o object) {
 	case *cq:
 		o.end()
 	case *mr:
+		o.end()
+	case *mw:
 		o.end()
 	case *ah:
 		o.end()

@@ -126,8 +126,9 @@ type completion struct {
 }
 
 const (
-	wcGRH     = 1
-	wcWithImm = 2
+	wcGRH         = 1
+	wcWithImm     = 2
+	wcInvalidated = 4
 )
 
 // post adds a completion. It says false when the ring is full: then the

@@ -40,6 +40,9 @@ type Device struct {
 	// the top bit set. ReuseQPN gives a new queue pair the lowest free
 	// number, where otherwise numbers are not used again.
 	AVInRequest, Privileged, ReuseQPN bool
+	// Linux62 adds what soft-RoCE can do since Linux 6.2: atomic write and
+	// flush.
+	Linux62 bool
 	// NoPermission lets Open fail with EACCES, NoNode with ENOENT; with
 	// NoUverbs there is no verbs file at all.
 	NoPermission, NoNode, NoUverbs bool
@@ -166,6 +169,9 @@ func (d *device) queryDevice() *abi.UverbsExQueryDeviceResp {
 		abi.IB_UVERBS_DEVICE_CHANGE_PHY_PORT | abi.IB_UVERBS_DEVICE_UD_AV_PORT_ENFORCE | abi.IB_UVERBS_DEVICE_PORT_ACTIVE_EVENT |
 		abi.IB_UVERBS_DEVICE_SYS_IMAGE_GUID | abi.IB_UVERBS_DEVICE_RC_RNR_NAK_GEN | abi.IB_UVERBS_DEVICE_SRQ_RESIZE |
 		abi.IB_UVERBS_DEVICE_MEM_WINDOW | abi.IB_UVERBS_DEVICE_MEM_MGT_EXTENSIONS | abi.IB_UVERBS_DEVICE_MEM_WINDOW_TYPE_2B
+	if d.Linux62 {
+		caps |= abi.IB_UVERBS_DEVICE_FLUSH_GLOBAL | abi.IB_UVERBS_DEVICE_FLUSH_PERSISTENT | abi.IB_UVERBS_DEVICE_ATOMIC_WRITE
+	}
 	resp := &abi.UverbsExQueryDeviceResp{
 		Base: abi.UverbsQueryDeviceResp{
 			MaxMRSize: 1<<64 - 1, PageSizeCap: 0xfffff000,

@@ -155,7 +155,7 @@ func (q *qp) peer() *qp {
 			for _, c := range d.contexts {
 				for _, o := range c.objects {
 					p, ok := o.(*qp)
-					if ok && p.number == q.attr.DestQPNum && p.attr.Dest.DGID == from && (p.state == stateRTR || p.state == stateRTS) {
+					if ok && p.typ == q.typ && p.number == q.attr.DestQPNum && p.attr.Dest.DGID == from && (p.state == stateRTR || p.state == stateRTS) {
 						return p
 					}
 				}
@@ -176,11 +176,17 @@ func (q *qp) carry(w *sendWQE) int {
 // execute carries one request to the peer and returns a status for the
 // completion, or a verdict.
 func (q *qp) execute(w *sendWQE) int {
+	if w.isLocal() {
+		return q.local(w)
+	}
 	data, ok := q.gather(w)
 	if !ok {
 		return statusLocalQPOp // Linux 6.1's status for it
 	}
 	p := q.peer()
+	if q.typ == typeUC {
+		return q.throw(p, w, data)
+	}
 	if p == nil || p.rqPSN != q.sqPSN {
 		return lost
 	}
@@ -195,6 +201,23 @@ func (q *qp) execute(w *sendWQE) int {
 	return verdict
 }
 
+// throw carries a request to the peer of a UC queue pair. Whatever becomes of it
+// there, it has succeeded here.
+func (q *qp) throw(p *qp, w *sendWQE, data []byte) int {
+	n := packets(w.length, q.attr.PathMTU)
+	psn := (q.sqPSN + n) & psnMask
+	q.sqPSN = psn
+	if p == nil {
+		return statusOK
+	}
+	// A first packet is welcome with any number.
+	p.rqPSN = psn
+	if w.length <= maxMessage && (p.attr.PathMTU == q.attr.PathMTU || int(w.length) <= 128<<min(p.attr.PathMTU, q.attr.PathMTU)) {
+		p.respond(q, w, data)
+	}
+	return statusOK
+}
+
 // packets is how many packets a message of n bytes has.
 func packets(n uint32, mtu uint8) uint32 {
 	size := uint32(128) << mtu
@@ -204,10 +227,10 @@ func packets(n uint32, mtu uint8) uint32 {
 // gather copies what a request sends. Spans of a read are looked at when the
 // data is there.
 func (q *qp) gather(w *sendWQE) ([]byte, bool) {
-	if w.opcode == opRead {
+	if w.opcode == opRead || w.opcode == opCompareSwap || w.opcode == opFetchAdd || w.opcode == opFlush {
 		return nil, true
 	}
-	if w.flags&flagInline != 0 {
+	if w.flags&flagInline != 0 || w.opcode == opAtomicWrite {
 		return append([]byte(nil), w.inline...), true
 	}
 	return q.copyOut(w.sges, 0)

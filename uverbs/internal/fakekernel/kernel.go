@@ -27,6 +27,7 @@ type Kernel struct {
 	allocs  map[*kernel.Mapping]int
 	rings   map[*ring]bool // mapped and not detached
 	mrs     map[uint32]*mr // of all devices, by index
+	mws     map[uint32]*mw // likewise
 	pages   int            // pinned
 	token   int64          // last mmap token
 	nextMR  uint32
@@ -38,7 +39,7 @@ func New(devices ...Device) *Kernel {
 	k := &Kernel{
 		memlock: math.MaxUint64,
 		fds:     make(map[int]*events), files: make(map[*file]bool), allocs: make(map[*kernel.Mapping]int),
-		rings: make(map[*ring]bool), mrs: make(map[uint32]*mr),
+		rings: make(map[*ring]bool), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
 	}
 	for i, d := range devices {
 		k.devices = append(k.devices, newDevice(d, i))

@@ -49,6 +49,15 @@ var transitions = map[[2]qpState]transition{
 	{stateRTS, stateRTS}: {0, maskCurState | maskAltPath | maskAccess | maskMinRNRTimer | maskPathMig},
 }
 
+// ucTransitions are those of UC queue pairs.
+var ucTransitions = map[[2]qpState]transition{
+	{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskAccess, 0},
+	{stateInit, stateInit}:  {0, maskPKeyIndex | maskPort | maskAccess},
+	{stateInit, stateRTR}:   {maskAV | maskPathMTU | maskDestQPN | maskRQPSN, maskAltPath | maskAccess | maskPKeyIndex},
+	{stateRTR, stateRTS}:    {maskSQPSN, maskCurState | maskAltPath | maskAccess | maskPathMig},
+	{stateRTS, stateRTS}:    {0, maskCurState | maskAltPath | maskAccess | maskPathMig},
+}
+
 // udTransitions are those of UD queue pairs.
 var udTransitions = map[[2]qpState]transition{
 	{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskQKey, 0},
@@ -99,8 +108,11 @@ func (q *qp) checkModify(m *abi.UverbsModifyQP, to qpState) error {
 		return nil
 	}
 	table := transitions
-	if q.typ == uint64(abi.IB_UVERBS_QPT_UD) {
+	switch q.typ {
+	case uint64(abi.IB_UVERBS_QPT_UD):
 		table = udTransitions
+	case typeUC:
+		table = ucTransitions
 	}
 	t, ok := table[[2]qpState{q.state, to}]
 	if !ok || set&t.required != t.required || set&^(t.required|t.optional) != 0 {

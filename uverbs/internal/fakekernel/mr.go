@@ -36,6 +36,7 @@ type mr struct {
 	access        uint32
 	index, key    uint32
 	pages         int
+	windows       int // bound to it
 }
 
 func (*mr) kind() string { return "MR" }
@@ -64,7 +65,8 @@ func (c *ioctl) regMR(cmd *abi.Command, in []byte) error {
 	switch {
 	case (q.Start^q.HCAVA)&(pageSize-1) != 0,
 		q.Length == 0, q.Start > math.MaxUint64-q.Length, q.HCAVA > math.MaxUint64-q.Length,
-		q.AccessFlags&^knownMR != 0,
+		q.AccessFlags&^knownMR != 0 && !(c.f.dev.Linux62 && q.AccessFlags&^(knownMR|accessFlushGlobal|accessFlushPersistent) == 0),
+		q.AccessFlags&accessFlushPersistent != 0, // no memory here is
 		q.AccessFlags&(remoteWrite|remoteAtomic) != 0 && q.AccessFlags&localWrite == 0:
 		return syscall.EINVAL
 	case err != nil:
@@ -108,6 +110,9 @@ func (c *ioctl) destroyMR() error {
 	if err != nil {
 		return err
 	}
+	if m.windows > 0 {
+		return syscall.EINVAL // soft-RoCE's answer
+	}
 	c.f.ctx.destroy(h, m)
 	return nil
 }
@@ -118,6 +123,11 @@ func (m *mr) end() {
 	delete(m.k.mrs, m.index)
 }
 
+// contains says whether n bytes at addr are of the region.
+func (m *mr) contains(addr, n uint64) bool {
+	return addr >= m.iova && addr-m.iova <= m.length && n <= m.length-(addr-m.iova)
+}
+
 // region finds the memory that a key gives a queue pair the right to use: n
 // bytes at addr, with all of the access bits.
 func (k *Kernel) region(d *device, p *pd, key uint32, addr, n uint64, access uint32) (at uint64, ok bool) {
@@ -125,7 +135,7 @@ func (k *Kernel) region(d *device, p *pd, key uint32, addr, n uint64, access uin
 	if m == nil || m.key != key || m.dev != d || m.pd != p || m.access&access != access {
 		return 0, false
 	}
-	if addr < m.iova || addr-m.iova > m.length || n > m.length-(addr-m.iova) {
+	if !m.contains(addr, n) {
 		return 0, false
 	}
 	return m.start + (addr - m.iova), true

@@ -24,7 +24,7 @@ const (
 // qp is a queue pair.
 type qp struct {
 	ctx          *context
-	typ          uint64     // enum ib_uverbs_qp_type: RC or UD
+	typ          uint64     // enum ib_uverbs_qp_type: RC, UC or UD
 	groups       [][16]byte // multicast groups that it is in
 	pd           *pd
 	sendCQ, recv *cq
@@ -50,6 +50,11 @@ type qp struct {
 
 func (*qp) kind() string { return "QP" }
 
+const (
+	typeRC = uint64(abi.IB_UVERBS_QPT_RC)
+	typeUC = uint64(abi.IB_UVERBS_QPT_UC)
+)
+
 func (c *ioctl) createQP() error {
 	d, ctx := c.f.dev, c.f.ctx
 	if !d.isRXE() {
@@ -66,7 +71,7 @@ func (c *ioctl) createQP() error {
 	switch {
 	case err != nil:
 		return err
-	case q.typ != uint64(abi.IB_UVERBS_QPT_RC) && q.typ != uint64(abi.IB_UVERBS_QPT_UD), flags&^uint64(abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0:
+	case q.typ != typeRC && q.typ != typeUC && q.typ != uint64(abi.IB_UVERBS_QPT_UD), flags&^uint64(abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL) != 0:
 		return syscall.EOPNOTSUPP
 	case len(c.UHWIn()) > 0, c.UHWOutLen() < abi.SizeofRxeCreateQPResp,
 		q.cap.MaxSendWR > maxQPWR, q.cap.MaxRecvWR > maxQPWR,
@@ -133,6 +138,7 @@ func (c *ioctl) destroyQP() error {
 
 func (q *qp) end() {
 	q.destroyed = true
+	q.leftWindows()
 	q.stopTimer()
 	q.ctx.asyncFile(q.asyncFile).forget(&q.async)
 	q.pd.users--

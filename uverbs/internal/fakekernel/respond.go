@@ -11,17 +11,26 @@ func (p *qp) respond(q *qp, w *sendWQE, data []byte) int {
 		}
 		recv = &r
 	}
-	if w.isRDMA() && w.length > 0 {
-		access := remoteWrite
-		if w.opcode == opRead {
-			access = remoteRead
-		}
-		at, ok := p.ctx.k.region(p.ctx.dev, p.pd, w.rkey, w.remote, uint64(w.length), access)
-		if !ok || p.attr.QPAccessFlags&access == 0 {
+	access := w.rights()
+	if p.attr.QPAccessFlags&access != access || w.takesDepth() && p.attr.MaxDestRdAtomic == 0 {
+		return p.refuse(nil, 0, statusRemoteReq)
+	}
+	if w.isRDMA() && (w.length > 0 || w.opcode == opFlush) {
+		at, ok := p.ctx.k.remote(p, w.rkey, w.remote, uint64(w.length), access)
+		if !ok {
 			return p.refuse(nil, 0, statusRemoteAcc)
 		}
-		if w.opcode == opRead {
+		switch w.opcode {
+		case opRead:
 			return p.read(q, w, at)
+		case opCompareSwap, opFetchAdd:
+			return p.fetch(q, w, at)
+		case opFlush:
+			return statusOK // there is nothing to flush
+		case opAtomicWrite:
+			if at%atomicSize != 0 {
+				return p.refuse(nil, 0, statusRemoteReq)
+			}
 		}
 		if (memory{}).Write(at, data) != nil {
 			return p.refuse(nil, 0, statusRemoteAcc)
@@ -42,6 +51,14 @@ func (p *qp) respond(q *qp, w *sendWQE, data []byte) int {
 		c.flags |= wcWithImm
 		c.imm = w.imm
 	}
+	if w.opcode == opSendInvalidate {
+		if !p.invalidate(w.invalidateRKey()) {
+			// The requester's work was done.
+			return p.refuse(recv, statusRemoteReq, statusOK)
+		}
+		c.flags |= wcInvalidated
+		c.imm = w.imm
+	}
 	p.popRecv()
 	if !p.recv.post(c, w.flags&flagSolicit != 0) {
 		// A lost receive completion is more than the peer can bear.
@@ -53,9 +70,6 @@ func (p *qp) respond(q *qp, w *sendWQE, data []byte) int {
 
 // read answers an RDMA read.
 func (p *qp) read(q *qp, w *sendWQE, at uint64) int {
-	if p.attr.MaxDestRdAtomic == 0 {
-		return p.refuse(nil, 0, statusRemoteReq)
-	}
 	data := make([]byte, w.length)
 	if (memory{}).Read(at, data) != nil {
 		return p.refuse(nil, 0, statusRemoteAcc)
@@ -67,8 +81,12 @@ func (p *qp) read(q *qp, w *sendWQE, at uint64) int {
 }
 
 // refuse ends the peer's queue pair for what it was asked. The receive that was
-// hit, if any, ends with own, the request with answer.
+// hit, if any, ends with own, the request with answer. A UC queue pair drops what
+// it does not like, unless its own receive is at fault.
 func (p *qp) refuse(recv *recvWQE, own uint32, answer int) int {
+	if p.typ == typeUC && own != statusLocalProt {
+		return statusOK
+	}
 	if recv != nil {
 		p.popRecv()
 		p.recv.post(completion{wrID: recv.id, status: own, qpn: p.number}, true)

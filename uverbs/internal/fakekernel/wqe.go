@@ -81,6 +81,11 @@ type sendWQE struct {
 	qkey          uint32
 	sges          []sge
 	inline        []byte
+
+	compareAdd, swap uint64
+	window           window
+	flushType        uint8
+	flushWhole       bool
 }
 
 // parseSend reads the send request in a slot. bad says why it is none.
@@ -97,7 +102,7 @@ func (q *qp) parseSend(b []byte) (w sendWQE, bad string) {
 	}
 	num := ne.Uint32(b[sendNumSGE:])
 	switch {
-	case w.opcode > opRead:
+	case !q.knows(w.opcode):
 		return w, "an unknown opcode"
 	case ne.Uint32(b[sendState:]) != 0:
 		return w, "a state that is not posted"
@@ -107,6 +112,11 @@ func (q *qp) parseSend(b []byte) (w sendWQE, bad string) {
 		return w, "a current span or an offset that is not zero"
 	case w.isRDMA() && ne.Uint64(b[sendRemote:]) != w.remote:
 		return w, "a remote address that is not its iova"
+	}
+	if bad = w.parseArm(b); bad != "" || w.isLocal() || w.opcode == opFlush || w.opcode == opAtomicWrite {
+		return w, bad
+	}
+	switch {
 	case w.flags&flagInline != 0:
 		if w.opcode == opRead || w.length > q.cap.MaxInlineData {
 			return w, "more inline bytes than granted"
@@ -123,10 +133,14 @@ func (q *qp) parseSend(b []byte) (w sendWQE, bad string) {
 	return w, ""
 }
 
-func (w *sendWQE) isRDMA() bool { return w.opcode != opSend && w.opcode != opSendImm }
+func (w *sendWQE) isRDMA() bool { return !w.isSend() && !w.isLocal() }
+
+func (w *sendWQE) isSend() bool {
+	return w.opcode == opSend || w.opcode == opSendImm || w.opcode == opSendInvalidate
+}
 
 // consumesReceive tells whether the request needs a receive at the peer.
-func (w *sendWQE) consumesReceive() bool { return w.opcode != opWrite && w.opcode != opRead }
+func (w *sendWQE) consumesReceive() bool { return w.isSend() || w.opcode == opWriteImm }
 
 func (w *sendWQE) hasImm() bool { return w.opcode == opWriteImm || w.opcode == opSendImm }
 
@@ -137,6 +151,18 @@ func (w *sendWQE) wcOpcode() uint32 {
 		return 1
 	case opRead:
 		return 2
+	case opCompareSwap:
+		return 3
+	case opFetchAdd:
+		return 4
+	case opBindMW:
+		return 5
+	case opLocalInvalidate:
+		return 6
+	case opFlush:
+		return 8
+	case opAtomicWrite:
+		return 9
 	}
 	return 0
 }
