@@ -71,7 +71,7 @@ func (e Event) String() string {
 	case e.QP != nil:
 		return fmt.Sprintf("%v on QP %d", e.Type, e.QP.qpn)
 	case e.CQ != nil:
-		return fmt.Sprintf("%v on a CQ of depth %d", e.Type, e.CQ.depth)
+		return fmt.Sprintf("%v on a CQ of depth %d", e.Type, e.CQ.Depth())
 	case e.Port != 0:
 		return fmt.Sprintf("%v on port %d", e.Type, e.Port)
 	}
@@ -164,7 +164,7 @@ func (a *asyncEvents) decode(record []byte) Event {
 func (a *asyncEvents) handle(e Event) {
 	switch {
 	case e.Type == EventCQError && e.CQ != nil:
-		e.CQ.mailbox.kill(e.CQ, fmt.Errorf("goverbs: %s: poll CQ of depth %d: %w: completions are lost; close it and its queue pairs, and make them deeper", a.dev.info.Name, e.CQ.depth, ErrOverrun))
+		e.CQ.mailbox.kill(e.CQ, fmt.Errorf("goverbs: %s: poll CQ of depth %d: %w: completions are lost; close it and its queue pairs, and make them deeper", a.dev.info.Name, e.CQ.Depth(), ErrOverrun))
 	case e.Type == EventQPFatal && e.QP != nil:
 		e.QP.state.CompareAndSwap(uint32(StateRTS), uint32(StateErr))
 	case e.Type == EventDeviceFatal:
@@ -190,10 +190,14 @@ func (a *asyncEvents) lost(err error) {
 
 // gone tells every completion queue that the device is.
 func (d *Device) gone() {
+	d.lost.Store(true) // before the look at the queues that are there
 	for _, c := range d.ofKind(kindCQ) {
-		q := c.(*CQ)
-		q.mailbox.kill(q, fmt.Errorf("goverbs: %s: poll CQ: %w", d.info.Name, ErrDeviceGone))
+		c.(*CQ).killGone()
 	}
+}
+
+func (q *CQ) killGone() {
+	q.mailbox.kill(q, fmt.Errorf("goverbs: %s: poll CQ: %w", q.dev.info.Name, ErrDeviceGone))
 }
 
 // close ends the goroutine and waits for it.

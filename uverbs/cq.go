@@ -107,6 +107,9 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 		q.free()
 		return nil, err
 	}
+	if d.lost.Load() {
+		q.killGone()
+	}
 	return q, nil
 }
 

@@ -31,6 +31,7 @@ type Device struct {
 	bell      bellKind     // how to ring the send doorbell, see doorbell.go
 	ids       atomic.Uint64
 	async     *asyncEvents
+	lost      atomic.Bool // the device is gone
 
 	byQPN struct { // the open queue pairs
 		sync.RWMutex

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"time"
 )
 
@@ -24,8 +25,8 @@ type Peer struct {
 //
 // Receives that the peer's first messages need stand before the call. conn
 // carries nothing else during the call, and is the caller's again afterwards.
-// When ctx ends first, Handshake returns its cause and conn is in an undefined
-// state.
+// When ctx ends first, Handshake returns its cause. After an error conn is of no
+// more use: it is in an undefined state, and its deadline has passed.
 func (qp *QP) Handshake(ctx context.Context, conn net.Conn, regions ...Remote) (*Peer, error) {
 	peer, err := qp.handshake(ctx, conn, regions)
 	if err != nil {
@@ -46,7 +47,8 @@ const (
 	readyToReceive = 'R'
 )
 
-func (qp *QP) handshake(ctx context.Context, conn net.Conn, regions []Remote) (*Peer, error) {
+func (qp *QP) handshake(ctx context.Context, conn net.Conn, regions []Remote) (peer *Peer, err error) {
+	var writers sync.WaitGroup
 	if len(regions) > maxRegions {
 		return nil, invalid("%d regions: at most %d", len(regions), maxRegions)
 	}
@@ -54,18 +56,25 @@ func (qp *QP) handshake(ctx context.Context, conn net.Conn, regions []Remote) (*
 		return nil, err
 	}
 	// A deadline in the past ends reads and writes that are under way.
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	past := func() error { return conn.SetDeadline(time.Unix(1, 0)) }
+	stop := context.AfterFunc(ctx, func() { past() })
+	defer func() {
+		if !stop() && err == nil {
+			err = context.Cause(ctx) // it is past, or about to be
+		}
+		if err != nil && past() == nil {
+			writers.Wait()
+		}
+	}()
 
 	// Both sides write first: a buffered connection takes it; one that does
 	// not, such as net.Pipe, needs the writer beside the reader.
 	wrote := make(chan error, 1)
-	go func() {
+	writers.Go(func() {
 		_, err := conn.Write(encodeGreeting(qp.Endpoint(), regions))
 		wrote <- err
-	}()
-	peer, err := readGreeting(conn)
-	if err != nil {
+	})
+	if peer, err = readGreeting(conn); err != nil {
 		return nil, fmt.Errorf("read the peer's greeting: %w", err)
 	}
 	if err := <-wrote; err != nil {
@@ -74,10 +83,10 @@ func (qp *QP) handshake(ctx context.Context, conn net.Conn, regions []Remote) (*
 	if err := qp.Connect(ctx, peer.Endpoint, nil); err != nil {
 		return nil, err
 	}
-	go func() {
+	writers.Go(func() {
 		_, err := conn.Write([]byte{readyToReceive})
 		wrote <- err
-	}()
+	})
 	var ready [1]byte
 	if _, err := io.ReadFull(conn, ready[:]); err != nil {
 		return nil, fmt.Errorf("wait until the peer is ready: %w", err)

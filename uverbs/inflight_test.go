@@ -130,7 +130,10 @@ func TestCloseWaitsForCalls(t *testing.T) {
 // What an object is being made on cannot be closed before it stands.
 func TestCloseWaitsForMakers(t *testing.T) {
 	region := func(r *rig) error { _, err := r.pd.Register(r.mem.Bytes(), LocalWrite); return err }
-	pair := func(r *rig) error { _, err := r.pd.NewQP(RC, &QPOptions{CQ: r.recvQ, SendDepth: 1, RecvDepth: 1}); return err }
+	pair := func(r *rig) error {
+		_, err := r.pd.NewQP(RC, &QPOptions{CQ: r.recvQ, SendDepth: 1, RecvDepth: 1})
+		return err
+	}
 	for name, test := range map[string]struct {
 		command uint32
 		object  uint16

@@ -92,9 +92,14 @@ func (m *mailbox) bury(q *CQ, index *userIndex, credits int, gone ...*cq.Request
 	q.state.Set(cq.Mail)
 }
 
-// adopt leaves requests to the poller whose ends the device will not report.
-func (m *mailbox) adopt(q *CQ, r *cq.Requests, carried bool) {
+// adopt leaves requests to the poller whose ends the device will not report;
+// unless Close, which discards them, is under way: bury may be over by now.
+func (m *mailbox) adopt(q *CQ, closing *atomic.Bool, r *cq.Requests, carried bool) {
 	m.mu.Lock()
+	if closing.Load() {
+		m.mu.Unlock()
+		return
+	}
 	m.orphans = append(m.orphans, orphan{requests: r, carried: carried})
 	q.state.Set(cq.Mail)
 	m.mu.Unlock()
@@ -107,23 +112,31 @@ func (m *mailbox) kill(q *CQ, err error) {
 	if m.dead == nil {
 		m.dead = err
 		q.state.Set(cq.Dead)
+		for _, w := range m.waiters { // no more room will come
+			close(w.ready)
+		}
+		m.waiters = nil
 	}
 	m.mu.Unlock()
 	q.wakeWaiter()
 }
 
 // watch returns a channel that is closed when n more requests can be posted, or
-// never again.
-func (m *mailbox) watch(q *CQ, r *cq.Requests, n int) <-chan struct{} {
+// never again. It fails when the queue is dead.
+func (m *mailbox) watch(q *CQ, r *cq.Requests, n int) (<-chan struct{}, error) {
 	w := roomWaiter{r, n, make(chan struct{})}
 	m.mu.Lock()
+	if m.dead != nil {
+		m.mu.Unlock()
+		return nil, m.dead
+	}
 	m.waiters = append(m.waiters, w)
 	q.state.Set(cq.Mail)
 	m.mu.Unlock()
 	// The poller may have made room before it could see the waiter, and may
 	// sleep now: let it look.
 	q.wakeWaiter()
-	return w.ready
+	return w.ready, nil
 }
 
 // unwatch forgets a watch.

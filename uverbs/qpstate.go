@@ -195,8 +195,8 @@ func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
 	if to == StateReset {
 		// The device has forgotten what was posted; completions that are in
 		// the rings already come before the ends that the library makes up.
-		qp.sendCQ.mailbox.adopt(qp.sendCQ, qp.sq.requests, qp.carried)
-		qp.recvCQ.mailbox.adopt(qp.recvCQ, qp.rq.requests, false)
+		qp.sendCQ.mailbox.adopt(qp.sendCQ, &qp.closing, qp.sq.requests, qp.carried)
+		qp.recvCQ.mailbox.adopt(qp.recvCQ, &qp.closing, qp.rq.requests, false)
 		qp.carried = false
 	}
 	return nil

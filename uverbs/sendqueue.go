@@ -304,7 +304,7 @@ func (q *SendQueue) unrung(n uint32, err error) error {
 		return q.qp.postError("send", n, kernelError(err))
 	}
 	if q.qp.Modify(StateErr) != nil {
-		q.qp.sendCQ.mailbox.adopt(q.qp.sendCQ, q.requests, false)
+		q.qp.sendCQ.mailbox.adopt(q.qp.sendCQ, &q.qp.closing, q.requests, false)
 	}
 	return nil
 }

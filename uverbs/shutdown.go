@@ -56,12 +56,13 @@ func (qp *QP) Drain(ctx context.Context, handle func(WC)) error {
 	if queues[0] == queues[1] {
 		queues = queues[:1]
 	}
-	return qp.end(ctx, "drain", func() error {
+	return qp.end(ctx, "drain", func() (err error) {
 		idle := true
 		for _, q := range queues {
-			n, err := q.Poll(wcs[:])
-			if err != nil {
-				return err
+			n, e := q.Poll(wcs[:])
+			if e != nil {
+				err = e
+				continue
 			}
 			for _, w := range wcs[:n] {
 				handle(w)
@@ -71,7 +72,7 @@ func (qp *QP) Drain(ctx context.Context, handle func(WC)) error {
 		if idle {
 			time.Sleep(100 * time.Microsecond)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -80,7 +81,13 @@ const flushGrace = 100 * time.Millisecond
 
 // end is Shutdown and Drain. turn is what to do while waiting.
 func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
+	carried := false
 	fail := func(err error) error {
+		if errors.Is(err, ErrDeviceGone) {
+			if err = qp.endGone(ctx, carried, turn); err == nil {
+				return nil
+			}
+		}
 		return fmt.Errorf("goverbs: %s: %s QP %d: %w", qp.dev.info.Name, op, qp.qpn, err)
 	}
 	if qp.closing.Load() {
@@ -96,6 +103,9 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 			}
 			if qp.closing.Load() {
 				return os.ErrClosed
+			}
+			if qp.dev.lost.Load() {
+				return ErrDeviceGone
 			}
 			if err := turn(); err != nil {
 				return err
@@ -121,6 +131,7 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 	if err := wait(func() bool { return qp.sq.requests.Idle() || qp.sq.ring.Empty() }, nil); err != nil {
 		return fail(err)
 	}
+	carried = true
 	for _, to := range []QPState{StateErr, StateReset} {
 		if to == StateReset {
 			qp.modify.Lock()
@@ -131,12 +142,7 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 			break // ended before, or never left it
 		}
 		if err := qp.Modify(to); err != nil {
-			if !errors.Is(err, ErrDeviceGone) {
-				return fail(err)
-			}
-			qp.sendCQ.mailbox.adopt(qp.sendCQ, qp.sq.requests, true)
-			qp.recvCQ.mailbox.adopt(qp.recvCQ, qp.rq.requests, false)
-			break
+			return fail(err)
 		}
 		// Before the reset, which makes the device forget them, it gets the
 		// time to flush its receives itself.
@@ -152,6 +158,31 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 	}
 	if err := wait(func() bool { return qp.sq.requests.Idle() && qp.rq.requests.Idle() }, nil); err != nil {
 		return fail(err)
+	}
+	return nil
+}
+
+// endGone ends the requests of a queue pair whose device is gone. carried says
+// that it had carried out all sends before.
+func (qp *QP) endGone(ctx context.Context, carried bool, turn func() error) error {
+	qp.sendCQ.mailbox.adopt(qp.sendCQ, &qp.closing, qp.sq.requests, carried)
+	qp.recvCQ.mailbox.adopt(qp.recvCQ, &qp.closing, qp.rq.requests, false)
+	since, left := time.Now(), -1
+	for !qp.sq.requests.Idle() || !qp.rq.requests.Idle() {
+		if now := qp.sq.requests.Vacant() + qp.rq.requests.Vacant(); now != left {
+			since, left = time.Now(), now
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case qp.closing.Load():
+			return os.ErrClosed
+		case time.Since(since) > flushGrace: // the poller was told, and has left
+			return ErrDeviceGone
+		}
+		if err := turn(); err != nil && !errors.Is(err, ErrDeviceGone) {
+			return err
+		}
 	}
 	return nil
 }
@@ -187,10 +218,13 @@ func (q *SendQueue) WaitRoom(ctx context.Context, n int) error {
 		return invalid("%s: wait for room for %d sends: %d of the queue's %d are staged: Flush first", qp.dev.info.Name, n, staged, q.requests.Depth())
 	}
 	for q.Room() < n {
-		ready := qp.sendCQ.mailbox.watch(qp.sendCQ, q.requests, n+staged)
-		if qp.ending.Load() {
+		ready, err := qp.sendCQ.mailbox.watch(qp.sendCQ, q.requests, n+staged)
+		if err == nil && qp.ending.Load() {
 			qp.sendCQ.mailbox.unwatch(ready)
-			return fmt.Errorf("goverbs: %s: wait for room in QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
+			err = qp.whyEnding()
+		}
+		if err != nil {
+			return fmt.Errorf("goverbs: %s: wait for room in QP %d: %w", qp.dev.info.Name, qp.qpn, err)
 		}
 		if q.Room() >= n { // it came while we asked
 			qp.sendCQ.mailbox.unwatch(ready)
