@@ -288,7 +288,7 @@ func (q *CQ) wakeWaiter() {
 	}
 }
 
-// Stats counts what Poll dropped.
+// CQStats counts what Poll dropped.
 type CQStats struct {
 	// Late completions belonged to queue pairs that were closed before they
 	// were polled.

@@ -27,7 +27,7 @@ func (qp *QP) whyEnding() error {
 // then to RESET, and returns when every request that Flush accepted has come to
 // its end through Poll. Receives end as flushed; where the device does not end
 // them (soft-RoCE, for receives posted late) the library does, with
-// FlagSynthetic.
+// [cq.FlagSynthetic].
 //
 // Somebody else polls meanwhile: Shutdown is for programs whose poller is
 // another goroutine. A program that polls in the same one uses Drain. When ctx

@@ -94,3 +94,12 @@ func TestCancelledToolGoesWithItsChildren(t *testing.T) {
 		t.Errorf("the child did not get to clean up: %v", err)
 	}
 }
+
+func TestMissingAptIsSaidOnce(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	h := &host{cache: t.TempDir(), say: io.Discard}
+	_, err := h.qemu(t.Context(), "amd64")
+	if e := (exitError{}); !errors.As(err, &e) || e.code != exitMissing || strings.Count(err.Error(), "has no apt-get") != 1 {
+		t.Errorf("%v, want status %d and one sentence about apt-get", err, exitMissing)
+	}
+}

@@ -81,6 +81,9 @@ func (h *host) fetchTool(ctx context.Context, where, pkg string) error {
 			continue
 		}
 		a, err := h.openApt(ctx, runtime.GOARCH, suite)
+		if e := (exitError{}); errors.As(err, &e) {
+			return err // No other suite helps.
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue
