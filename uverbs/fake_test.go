@@ -34,8 +34,16 @@ type rig struct {
 	peer         *Peer // b as a sees it
 }
 
-// open makes the objects of the rig, up to the first error.
-func (r *rig) open(events bool) (err error) {
+// open makes and connects the objects of the rig, up to the first error.
+func (r *rig) open(events bool) error {
+	if err := r.make(events); err != nil {
+		return err
+	}
+	return r.connect()
+}
+
+// make makes the objects, up to the first error.
+func (r *rig) make(events bool) (err error) {
 	if r.dev, err = on(r.k).open("rxe0", nil); err != nil {
 		return err
 	}
@@ -59,10 +67,8 @@ func (r *rig) open(events bool) (err error) {
 	if r.a, err = r.pd.NewQP(RC, qpo); err != nil {
 		return err
 	}
-	if r.b, err = r.pd.NewQP(RC, qpo); err != nil {
-		return err
-	}
-	return r.connect()
+	r.b, err = r.pd.NewQP(RC, qpo)
+	return err
 }
 
 func (r *rig) connect() error {
