@@ -61,6 +61,17 @@ type portReport struct {
 	PKeyTable int          `json:"pkey_tbl_len"`
 	PKeys     []pkeyReport `json:"pkeys"` // without empty places
 
+	Width          int     `json:"active_width"` // lanes, 0 if unknown
+	LaneGbps       float64 `json:"lane_gbps"`    // 0 if unknown
+	CapFlags       string  `json:"port_cap_flags"`
+	CapFlags2      string  `json:"port_cap_flags2"`
+	MaxVLs         int     `json:"max_vl_num"`
+	BadPKeys       uint32  `json:"bad_pkey_cntr"`
+	QKeyViolations uint32  `json:"qkey_viol_cntr"`
+	SMSL           uint8   `json:"sm_sl"`
+	SubnetTimeout  uint8   `json:"subnet_timeout"` // exponent: 4.096 us times two to the power of it
+	InitTypeReply  uint8   `json:"init_type_reply"`
+
 	attr uverbs.PortAttr
 }
 
@@ -178,6 +189,8 @@ func newPortReport(p uverbs.PortAttr, a *answers, netdev string) portReport {
 		Port: p.Port, State: p.State.String(), PhysState: p.PhysState.String(), LinkLayer: p.LinkLayer.String(),
 		MaxMTU: p.MaxMTU, ActiveMTU: p.ActiveMTU, LID: p.LID, LMC: p.LMC, SMLID: p.SMLID, Gbps: p.Gbps(), MaxMsg: p.MaxMessage,
 		Caps: words(p.Caps.String()), GIDTable: p.GIDs, PKeyTable: p.PKeys, GIDs: []gidReport{}, PKeys: []pkeyReport{}, attr: p,
+		Width: p.Width, LaneGbps: p.LaneGbps, CapFlags: fmt.Sprintf("%#08x", uint32(p.Caps)), CapFlags2: fmt.Sprintf("%#04x", p.Caps2), MaxVLs: p.MaxVLs,
+		BadPKeys: p.BadPKeys, QKeyViolations: p.QKeyViolations, SMSL: p.SMSL, SubnetTimeout: p.SubnetTimeout, InitTypeReply: p.InitTypeReply,
 	}
 	for _, g := range a.gids {
 		if g.Port != p.Port {

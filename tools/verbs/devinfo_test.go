@@ -102,6 +102,29 @@ func TestDevinfoGolden(t *testing.T) {
 	}
 }
 
+// What -v shows of a port by ibv_devinfo's name has that name in JSON, too.
+func TestDevinfoJSONLacksNothing(t *testing.T) {
+	_, text, _ := runDevinfo(twoDevices(), "-v")
+	_, all, _ := runDevinfo(twoDevices(), "-json")
+	renamed := map[string]string{"rate": "rate_gbps"}
+	seen := 0
+	for line := range strings.Lines(text) {
+		name, _, ok := strings.Cut(strings.TrimPrefix(line, "\t\t\t"), ":")
+		if !ok || !strings.HasPrefix(line, "\t\t\t") || strings.ContainsAny(name, "\t[") {
+			continue
+		}
+		if n, ok := renamed[name]; ok {
+			name = n
+		}
+		if seen++; !strings.Contains(all, `"`+name+`": `) {
+			t.Errorf("-json lacks %s", name)
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d names were compared", seen)
+	}
+}
+
 func TestDevinfoOfOneDevice(t *testing.T) {
 	code, out, errs := runDevinfo(twoDevices(), "-d", "mlx5_0", "-json")
 	var got struct {
