@@ -194,6 +194,9 @@ func TestCommands(t *testing.T) {
 		{[]string{"help"}, 0, "usage: verbs COMMAND", ""},
 		{[]string{"--help"}, 0, "usage: verbs COMMAND", ""},
 		{[]string{"devinfo", "-h"}, 0, "usage: verbs devinfo", ""},
+		{[]string{"help", "devinfo"}, 0, "usage: verbs devinfo", ""},
+		{[]string{"help", "help"}, 0, "usage: verbs COMMAND", ""},
+		{[]string{"help", "nosuch"}, 2, "", "verbs: unknown command \"nosuch\""},
 	} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), c.args, &out, &errs)
