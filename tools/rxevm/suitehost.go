@@ -47,6 +47,7 @@ func (s *suite) hostPart(ctx context.Context) {
 	} else {
 		s.step(where, "go test -race ./...", func() (string, error) { return s.goTest(ctx, []string{"CGO_ENABLED=1"}, "-race", "./...") })
 	}
+	s.page(ctx, where)
 	var narrow []string
 	for _, p := range narrowPackages {
 		if _, err := os.Stat(filepath.Join(s.root, strings.TrimSuffix(p, "/..."))); err == nil {
@@ -61,6 +62,20 @@ func (s *suite) hostPart(ctx context.Context) {
 	s.step(where, what, func() (string, error) {
 		return s.goTest(ctx, []string{"CGO_ENABLED=0", "GOARCH=386"}, narrow...)
 	})
+}
+
+// page drives the decoder's page in Chromium, which go test ./... does only where there is one.
+func (s *suite) page(ctx context.Context, where string) {
+	const what = "the decoder's page in Chromium"
+	_, err := exec.LookPath("chromium")
+	if err != nil && s.host.install {
+		err = s.host.installPackage(ctx, "chromium")
+	}
+	if err != nil {
+		s.notRun(where, what, "the package chromium is not installed; -install, as root, installs it")
+		return
+	}
+	s.step(where, what, func() (string, error) { return s.goTest(ctx, nil, "-run=^TestPage$", "./tools/decodepage") })
 }
 
 // goTest runs go test and counts packages.
