@@ -122,17 +122,20 @@ func encodeGreeting(e Endpoint, regions []Remote) []byte {
 // readGreeting reads what the peer says of itself, which may be anything.
 func readGreeting(r io.Reader) (*Peer, error) {
 	b := make([]byte, greetingSize)
-	if _, err := io.ReadFull(r, b); err != nil {
-		return nil, err
+	n, err := io.ReadFull(r, b)
+	// A stranger may say less than a greeting, and is told from a peer that
+	// went away all the same.
+	if n >= len(greetingMagic) && string(b[:len(greetingMagic)]) != greetingMagic {
+		return nil, fmt.Errorf("%q is not the beginning of a handshake of this version: is it Handshake that the peer calls?", b[:len(greetingMagic)])
 	}
-	if string(b[:len(greetingMagic)]) != greetingMagic {
-		return nil, fmt.Errorf("%q is not the beginning of a handshake of this version", b[:len(greetingMagic)])
+	if err != nil {
+		return nil, err
 	}
 	be := binary.BigEndian
 	b = b[len(greetingMagic):]
 	p := &Peer{Endpoint: Endpoint{QPN: be.Uint32(b), PSN: be.Uint32(b[4:]), GID: GID(b[8:24]),
 		LID: be.Uint16(b[24:]), MTU: int(be.Uint16(b[26:])), ReadDepth: int(be.Uint16(b[28:]))}}
-	n := int(be.Uint16(b[30:]))
+	n = int(be.Uint16(b[30:]))
 	if _, ok := mtuCode(p.Endpoint.MTU); !ok && p.Endpoint.MTU != 0 {
 		return nil, fmt.Errorf("the peer's MTU is %d: allowed are 256, 512, 1024, 2048 and 4096", p.Endpoint.MTU)
 	}

@@ -60,6 +60,7 @@ func TestHandshakeWithBadPeers(t *testing.T) {
 	}{
 		"nothing":          {nil, "read the peer's greeting: EOF"},
 		"half a greeting":  {good[:20], "unexpected EOF"},
+		"a short stranger": {[]byte("GET / HTTP/1.0\n"), "is not the beginning of a handshake"},
 		"another protocol": {[]byte(strings.Repeat("SSH-2.0-OpenSSH\n", 4)), "is not the beginning of a handshake"},
 		"QPN too big":      {with(8, 0xff), "24 bits"},
 		"MTU of 1500":      {with(34, 1500>>8, 1500&0xff), "MTU is 1500"},
