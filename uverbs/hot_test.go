@@ -2,6 +2,8 @@ package uverbs
 
 import (
 	"testing"
+
+	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
 )
 
 // Posting and polling allocate nothing.
@@ -14,19 +16,35 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	wcs := make([]WC, 16)
 	spans := []Span{r.mr.Span(0, 8), r.mr.Span(8, 8)}
 	data := []byte("inline")
+	o := newOpsRig(t, RC, fakekernel.Device{Linux62: true})
+	ops := o.a.SendQueue()
+	mw, err := o.pd.NewMW()
+	if err != nil {
+		t.Fatal(err)
+	}
 	// What the fake kernel allocates in a doorbell is not ours, so staging
 	// and polling are measured around it.
 	for name, stage := range map[string]func(){
-		"send":        func() { sq.Send(1, r.mr.Span(0, 8), Unsignaled, Fence) },
-		"send spans":  func() { sq.SendV(1, spans, Unsignaled) },
-		"send inline": func() { sq.SendInline(1, data, Unsignaled) },
-		"write":       func() { sq.Write(1, r.peer.Regions[0].At(8), r.mr.Span(0, 8), Unsignaled) },
-		"read":        func() { sq.Read(1, r.mr.Span(0, 8), r.peer.Regions[0].At(8), Unsignaled) },
-		"receive":     func() { rq.RecvV(1, spans) },
+		"send":         func() { sq.Send(1, r.mr.Span(0, 8), Unsignaled, Fence) },
+		"send spans":   func() { sq.SendV(1, spans, Unsignaled) },
+		"send inline":  func() { sq.SendInline(1, data, Unsignaled) },
+		"write":        func() { sq.Write(1, r.peer.Regions[0].At(8), r.mr.Span(0, 8), Unsignaled) },
+		"read":         func() { sq.Read(1, r.mr.Span(0, 8), r.peer.Regions[0].At(8), Unsignaled) },
+		"receive":      func() { rq.RecvV(1, spans) },
+		"swap":         func() { ops.CompareSwap(1, o.mr.Span(0, 8), o.peer.Regions[0].At(8), 1, 2, Unsignaled) },
+		"add":          func() { ops.FetchAdd(1, o.mr.Span(0, 8), o.peer.Regions[0].At(8), 1, Unsignaled) },
+		"invalidate":   func() { ops.SendInvalidate(1, 2, o.mr.Span(0, 8), Unsignaled) },
+		"bind":         func() { ops.BindMW(1, mw, o.mr.Span(0, 8), RemoteRead, Unsignaled); ops.LocalInvalidate(2, mw) },
+		"flush":        func() { ops.RemoteFlush(1, o.peer.Regions[0].At(8), 8, FlushGlobal, Unsignaled) },
+		"atomic write": func() { ops.AtomicWrite(1, o.peer.Regions[0].At(8), 8, Unsignaled) },
 	} {
 		if n := testing.AllocsPerRun(100, func() {
 			stage()
+			if sq.err != nil || ops.err != nil {
+				t.Fatal(sq.err, ops.err)
+			}
 			sq.takeBack(sq.requests.Staged())
+			ops.takeBack(ops.requests.Staged())
 			rq.ring.Rollback(rq.requests.Staged())
 			rq.requests.Rollback(rq.requests.Staged())
 		}); n != 0 {

@@ -159,22 +159,25 @@ func (d *Device) explainRegister(err error, n int, access Access) error {
 }
 
 // Close deregisters the memory. Requests that still use it fail; wait for their
-// completions first. It returns ErrInUse, and can be called again, while a
-// memory window is bound to the region.
+// completions first. It returns ErrInUse while a memory window is bound to the
+// region. When the kernel refuses, for this or another reason, the memory stays
+// registered and Close can be called again.
 func (mr *MR) Close() error {
 	if err := mr.retire(); err != nil {
 		return err
 	}
-	err := mr.free()
-	var e *Error
-	if errors.As(err, &e) && isErrno(err, syscall.EINVAL, syscall.EBUSY) && mr.access&MWBind != 0 {
+	if err := mr.free(); err != nil {
+		// It is still registered.
 		mr.revive()
-		e.Err = fmt.Errorf("%w by a memory window that is bound to it: %w", ErrInUse, e.Err)
-		e.Hint = "invalidate or close the window first"
+		var e *Error
+		if errors.As(err, &e) && isErrno(err, syscall.EINVAL, syscall.EBUSY) && mr.access&MWBind != 0 {
+			e.Err = fmt.Errorf("%w by a memory window that is bound to it: %w", ErrInUse, e.Err)
+			e.Hint = "invalidate or close the window first"
+		}
 		return err
 	}
 	mr.release()
-	return err
+	return nil
 }
 
 func (mr *MR) free() error {

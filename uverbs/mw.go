@@ -76,16 +76,21 @@ func (pd *PD) NewMW() (*MW, error) {
 func (mw *MW) RKey() uint32 { return mw.rkey.Load() }
 
 // Close frees the window, bound or not. Requests of the peer that use it fail
-// from then on.
+// from then on. When the kernel refuses, Close can be called again: the queue
+// pair must not go before the window.
 func (mw *MW) Close() error {
 	if err := mw.retire(); err != nil {
 		return err
 	}
-	defer mw.release()
+	if err := mw.free(); err != nil {
+		mw.revive()
+		return err
+	}
 	if qp := mw.qp.Load(); qp != nil {
 		qp.windows.Delete(mw.index())
 	}
-	return mw.free()
+	mw.release()
+	return nil
 }
 
 func (mw *MW) free() error {
