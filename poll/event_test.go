@@ -144,6 +144,111 @@ func TestErrorComesLast(t *testing.T) {
 	}
 }
 
+// A queue that failed does not stand before another one's completions.
+func TestErrorBesideCompletions(t *testing.T) {
+	broken := errors.New("queue broke")
+	for name, s := range map[string]Strategy{"busy": Busy{}, "event": Event{}} {
+		for i := range 2 {
+			queues := [2]*fakeQueue{{}, {}}
+			w, err := NewWaiter(s, queues[0], queues[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Close()
+			queues[i].fail(broken)
+			queues[1-i].add(1, 2)
+			var wcs [4]cq.WC
+			if n, err := w.Wait(t.Context(), wcs[:]); n != 2 || err != nil {
+				t.Errorf("%s: queue %d failed: %d, %v, want the other's completions", name, i, n, err)
+			}
+			if n, err := w.Wait(t.Context(), wcs[:]); n != 0 || !errors.Is(err, broken) {
+				t.Errorf("%s: queue %d failed: %d, %v, want the error", name, i, n, err)
+			}
+			w.Close()
+		}
+	}
+}
+
+// A channel that fails ends a wait, after the completions that are there.
+func TestTakeError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("cannot read")
+		q := &fakeQueue{}
+		w, err := NewWaiter(Event{}, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		time.AfterFunc(time.Second, func() {
+			q.mu.Lock()
+			q.takeErr = broken
+			q.mu.Unlock()
+			q.add(1)
+		})
+		var wcs [4]cq.WC
+		if n, err := w.Wait(t.Context(), wcs[:]); n != 1 || err != nil {
+			t.Errorf("Wait: %d, %v, want a completion", n, err)
+		}
+		time.AfterFunc(time.Second, q.poke)
+		if n, err := w.Wait(t.Context(), wcs[:]); n != 0 || !errors.Is(err, broken) {
+			t.Errorf("Wait: %d, %v, want %v", n, err, broken)
+		}
+	})
+}
+
+// watchedContext counts the functions that wait for its end.
+type watchedContext struct {
+	context.Context
+	done chan struct{}
+	made int
+	open int
+}
+
+func (c *watchedContext) Done() <-chan struct{} { return c.done }
+
+func (c *watchedContext) AfterFunc(func()) func() bool {
+	c.made++
+	c.open++
+	return func() bool { c.open--; return true }
+}
+
+// A waiter watches a context once, as long as it waits with that one.
+func TestWatchesOneContext(t *testing.T) {
+	q := &fakeQueue{}
+	w, err := NewWaiter(Event{}, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contexts := [2]*watchedContext{}
+	for i := range contexts {
+		contexts[i] = &watchedContext{Context: context.Background(), done: make(chan struct{})}
+	}
+	var wcs [1]cq.WC
+	for i, ctx := range contexts {
+		for range 3 {
+			q.hook = func() {
+				if q.armed { // so that it gets as far as to look after arming
+					q.hook = nil
+					q.add(1)
+				}
+			}
+			if n, err := w.Wait(ctx, wcs[:]); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		if ctx.made != 1 || ctx.open != 1 {
+			t.Errorf("context %d: %d watches made, %d open, want 1", i, ctx.made, ctx.open)
+		}
+	}
+	if contexts[0].open != 0 {
+		t.Error("the context before is still watched")
+	}
+	w.Close()
+	if contexts[1].open != 0 {
+		t.Error("a closed waiter still watches its context")
+	}
+}
+
 // A queue that fails, and a waiter that is closed, end a wait that sleeps.
 func TestSleepEnds(t *testing.T) {
 	for name, end := range map[string]func(w *Waiter, q *fakeQueue){

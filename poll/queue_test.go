@@ -20,6 +20,7 @@ type fakeQueue struct {
 	wake     func()
 	err      error // what Poll returns when drained
 	armErr   error
+	takeErr  error
 	closed   bool
 	attached int
 	arms     int
@@ -105,6 +106,9 @@ func (q *fakeQueue) TakeEvent() (bool, error) {
 	defer q.step()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.takeErr != nil {
+		return false, q.takeErr
+	}
 	if q.events == 0 {
 		return false, nil
 	}
