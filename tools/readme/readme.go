@@ -55,7 +55,7 @@ func Build(ctx context.Context, root, out string, flags ...string) error {
 	args := append([]string{"build", "-o", out, "-overlay", list}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "./"+pkg)...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOTMPDIR="+dir) // go leaves its own files when it is ended.
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the README's program: %w\n%s", err, text)
 	}

@@ -95,6 +95,27 @@ func TestCancelledToolGoesWithItsChildren(t *testing.T) {
 	}
 }
 
+// The go command is such a program.
+func TestProgramsThatASignalEndsLeaveNoTemporaryFiles(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil {
+			if made, _ := filepath.Glob(filepath.Join(os.TempDir(), "*", "left")); len(made) > 0 {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if _, err := runTool(ctx, "", "/bin/sh", "-c", `test "$TMPDIR" = "$GOTMPDIR" && : > "$TMPDIR/left" && sleep 60`); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+	cancel()
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
+	}
+}
+
 func TestMissingAptIsSaidOnce(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	h := &host{cache: t.TempDir(), say: io.Discard}

@@ -305,10 +305,26 @@ func unpackAll(ctx context.Context, dir string, debs []string) error {
 }
 
 // runChild runs a command made with a context. It dies with this process; when the context ends it
-// and its children are asked to stop, so that they remove their own temporary files.
+// and its children are asked to stop. Its temporary files go into a folder that is removed
+// afterwards: the go command, and tests, leave theirs behind when a signal ends them. (It makes go
+// test run again what looked at TMPDIR.)
 func runChild(cmd *exec.Cmd) error {
+	temp, err := os.MkdirTemp("", "rxevm-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp)
+	cmd.Env = append(cmd.Environ(), "TMPDIR="+temp, "GOTMPDIR="+temp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	interrupted := false
+	cmd.Cancel = func() error {
+		interrupted = true
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+	}
 	cmd.WaitDelay = 5 * time.Second
-	return onLockedThread(cmd.Run)
+	err = onLockedThread(cmd.Run)
+	if interrupted {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // Whoever is left of the group would write on.
+	}
+	return err
 }
