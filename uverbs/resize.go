@@ -69,6 +69,10 @@ func (q *CQ) ResizeOwned(depth int) error {
 	if err != nil {
 		return err
 	}
+	if q.state.Load()&cq.Shared != 0 {
+		q.polling.Lock()
+		defer q.polling.Unlock()
+	}
 	q.mailbox.mu.Lock()
 	defer q.mailbox.mu.Unlock()
 	if err := q.resize(depth); err != nil {

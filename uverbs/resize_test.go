@@ -130,3 +130,30 @@ func TestModerate(t *testing.T) {
 	says(t, "too many", r.sendQ.Moderate(1<<16, 0), ErrInvalid, "65535")
 	says(t, "too long", r.sendQ.Moderate(0, time.Second), ErrInvalid, "65.535ms")
 }
+
+// One of several pollers resizes a shared queue while the others poll it.
+func TestResizeOwnedShared(t *testing.T) {
+	r := newRig(t, false)
+	q, err := r.dev.NewCQ(8, &CQOptions{Shared: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var wcs [4]WC
+		for !stop.Load() {
+			if n, err := q.Poll(wcs[:]); n != 0 || err != nil {
+				t.Errorf("Poll: %d, %v", n, err)
+				return
+			}
+		}
+	})
+	for i := range 50 {
+		if err := q.ResizeOwned(8 << (i % 3)); err != nil {
+			t.Error(err)
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+}
