@@ -150,9 +150,12 @@ func TestProgressLine(t *testing.T) {
 		"1000 of 2000 (50%), 3ms each, 3s left":    1000,
 		"2000 of 2000 (100%), 1.5ms each, 0s left": 2000,
 	} {
-		if got := progressLine(n, 2000, 3*time.Second); got != want {
+		if got := progressLine(n, 2000, 3*time.Second, time.Second); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	if got := progressLine(7, 2000, time.Minute, 12*time.Second); !strings.HasPrefix(got, "7 of 2000, nothing for 12s") || strings.Contains(got, "left") {
+		t.Errorf("a game that stands still: %q", got)
 	}
 }
 

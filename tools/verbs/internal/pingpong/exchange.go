@@ -37,6 +37,9 @@ func serve(ctx context.Context, l net.Listener, local Address, ready func(Addres
 	defer hold(ctx, conn)()
 
 	remote, err := receive(conn)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it hung up without a word")
+	}
 	if err != nil {
 		return Address{}, interrupted(ctx, fmt.Errorf("read the address of the client at %v: %w", conn.RemoteAddr(), err))
 	}

@@ -106,7 +106,7 @@ func TestServeRefuses(t *testing.T) {
 		says string
 		want string
 	}{
-		"nothing":      {"", "EOF"},
+		"nothing":      {"", "hung up without a word"},
 		"short":        {wireAddress[:51], "is not an address"},
 		"garbage":      {strings.Repeat("\x00", addressSize), "is not an address"},
 		"huge":         {strings.Repeat("A", 1<<20), "is not an address"},
