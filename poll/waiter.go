@@ -56,7 +56,9 @@ func NewWaiter(s Strategy, queues ...cq.Queue) (*Waiter, error) {
 }
 
 // Wait takes up to len(wcs) completions and returns how many, at least one, or
-// an error. It waits until there is one, ctx ends, or a queue fails.
+// an error. It waits until there is one, ctx ends, or a queue fails. When ctx
+// ends the error wraps its cause, which is ctx.Err() unless ctx was cancelled
+// with another.
 func (w *Waiter) Wait(ctx context.Context, wcs []cq.WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, errors.New("poll: Wait with an empty slice has no place for a completion")

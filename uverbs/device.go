@@ -72,7 +72,7 @@ func (d *Device) getContext() error {
 
 // Close closes the device and all objects made from it, QPs first. Registered
 // memory stays mapped: it is yours. A poller that is inside a call gets
-// os.ErrClosed. Closing twice returns an error and does no harm.
+// os.ErrClosed, and so does a second Close, which does no harm.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	if d.closing {

@@ -149,7 +149,8 @@ func AttrPath(dest GID, port, sourceIndex int, hopLimit, trafficClass uint8) QPA
 	})
 }
 
-// AttrServiceLevel and AttrDLID complete AttrPath, which comes before them.
+// AttrServiceLevel is the priority of the packets, 0 to 15; it comes after
+// AttrPath.
 func AttrServiceLevel(sl uint8) QPAttr {
 	return bounded("service level", maskAV, uint64(sl), 15, func(m *abi.UverbsModifyQP) { m.Dest.SL = sl })
 }
