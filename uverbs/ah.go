@@ -247,12 +247,17 @@ func (ah *AH) Close() error {
 	if err := ah.retire(); err != nil {
 		return err
 	}
-	defer ah.release()
-	return ah.free()
+	ah.closing.Store(true)
+	if err := ah.free(); err != nil {
+		ah.closing.Store(false)
+		ah.revive()
+		return err
+	}
+	ah.release()
+	return nil
 }
 
 func (ah *AH) free() error {
-	ah.closing.Store(true)
 	return ah.dev.destroy("destroy AH", abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY, ah.handle, nil)
 }
 

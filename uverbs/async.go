@@ -60,9 +60,10 @@ type Event struct {
 	Type EventType
 	// Port is set for events of a port.
 	Port int
-	// QP, CQ is set for events of one, unless it was closed by then.
-	QP *QP
-	CQ *CQ
+	// QP, CQ or SRQ is set for events of one, unless it was closed by then.
+	QP  *QP
+	CQ  *CQ
+	SRQ *SRQ
 }
 
 // String describes the event.
@@ -72,6 +73,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("%v on QP %d", e.Type, e.QP.qpn)
 	case e.CQ != nil:
 		return fmt.Sprintf("%v on a CQ of depth %d", e.Type, e.CQ.Depth())
+	case e.SRQ != nil:
+		return fmt.Sprintf("%v on an SRQ of depth %d", e.Type, e.SRQ.Depth())
 	case e.Port != 0:
 		return fmt.Sprintf("%v on port %d", e.Type, e.Port)
 	}
@@ -155,6 +158,8 @@ func (a *asyncEvents) decode(record []byte) Event {
 			e.QP = o
 		case *CQ:
 			e.CQ = o
+		case *SRQ:
+			e.SRQ = o
 		}
 	}
 	return e

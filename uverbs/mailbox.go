@@ -24,6 +24,17 @@ type tomb struct {
 	index   *userIndex
 	credits int // completions that the QP had claimed on this CQ
 	lap     lap
+	srq     *SRQ       // where its receives that complete on this CQ came from, or nil
+	member  *cq.Member // of srq
+}
+
+// passed says that no completion of the QP is left in q.
+func (t *tomb) passed(q *CQ) {
+	q.returnCredits(t.credits)
+	t.index.passed()
+	if t.srq != nil {
+		t.srq.leave(q, t.member)
+	}
 }
 
 // orphan is requests that the device will not end any more.
@@ -72,7 +83,7 @@ func (u *userIndex) passed() {
 // bury leaves a closed QP to the poller; or, when the ring is empty by now,
 // forgets it at once. The kernel has destroyed the QP: no completion of it will
 // be added, and the ends of its requests are nobody's business any more.
-func (m *mailbox) bury(q *CQ, index *userIndex, credits int, gone ...*cq.Requests) {
+func (m *mailbox) bury(q *CQ, t tomb, gone ...*cq.Requests) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return slices.Contains(gone, o.requests) })
@@ -84,11 +95,10 @@ func (m *mailbox) bury(q *CQ, index *userIndex, credits int, gone ...*cq.Request
 		return true
 	})
 	if q.state.Load()&cq.Closed != 0 || q.ring.Empty() {
-		q.returnCredits(credits)
-		index.passed()
+		t.passed(q)
 		return
 	}
-	m.tombs = append(m.tombs, tomb{index: index, credits: credits})
+	m.tombs = append(m.tombs, t)
 	q.state.Set(cq.Mail)
 }
 
@@ -159,8 +169,7 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 	keep := m.tombs[:0]
 	for _, t := range m.tombs {
 		if t.lap.over(q) || drained {
-			q.returnCredits(t.credits)
-			t.index.passed()
+			t.passed(q)
 			continue
 		}
 		keep = append(keep, t)
@@ -203,8 +212,9 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 func (m *mailbox) abandon(q *CQ) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	q.ring.ReturnShared()
 	for _, t := range m.tombs {
-		t.index.passed()
+		t.passed(q)
 	}
 	for _, w := range m.waiters {
 		close(w.ready)

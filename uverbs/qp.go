@@ -66,6 +66,8 @@ type QP struct {
 	mapping [2]*kernel.Mapping // receive queue, send queue
 	sq      SendQueue
 	rq      RecvQueue
+	srq     *SRQ       // where receives come from instead of rq, or nil
+	member  *cq.Member // of srq
 
 	closing atomic.Bool   // Close was called
 	ending  atomic.Bool   // nothing more may be posted: Close or Shutdown
@@ -81,6 +83,9 @@ type QPOptions struct {
 	// CQ is where requests of both sides complete. SendCQ and RecvCQ
 	// override it for one side.
 	CQ, SendCQ, RecvCQ *CQ
+	// SRQ is where the queue pair takes its receives from, instead of a
+	// receive queue of its own; RecvDepth and RecvSGE mean nothing then.
+	SRQ *SRQ
 	// SendDepth and RecvDepth are how many requests may be outstanding on
 	// each side; 0 means 16. They count against the depth of the CQ.
 	SendDepth, RecvDepth int
@@ -141,7 +146,7 @@ func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
 	}
 	qp := &QP{
 		object: object{dev: d, kind: kindQP, id: d.nextID()},
-		typ:    typ, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, psn: rand.Uint32() & maxPSN, tag: opts.Tag,
+		typ:    typ, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, srq: opts.SRQ, psn: rand.Uint32() & maxPSN, tag: opts.Tag,
 	}
 	if qp.sendCQ == nil {
 		qp.sendCQ = opts.CQ
@@ -153,6 +158,9 @@ func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
 		return nil, err
 	}
 	bases := []*object{&pd.object, &qp.sendCQ.object, &qp.recvCQ.object}
+	if qp.srq != nil {
+		bases = append(bases, &qp.srq.object)
+	}
 	done, err := d.making(kindQP, bases...)
 	if err != nil {
 		return nil, err
@@ -192,6 +200,9 @@ func (qp *QP) check(op string, opts *QPOptions) error {
 	if qp.sendCQ.dev != d || qp.recvCQ.dev != d {
 		return invalid("%s on %s: the CQ belongs to another device", op, d.info.Name)
 	}
+	if qp.srq != nil && qp.srq.pd != qp.pd {
+		return invalid("%s: the SRQ belongs to another protection domain", op)
+	}
 	qp.limits = QPLimits{opts.SendDepth, opts.RecvDepth, opts.SendSGE, opts.RecvSGE, opts.Inline}
 	l := &qp.limits
 	for _, f := range []struct {
@@ -211,6 +222,9 @@ func (qp *QP) check(op string, opts *QPOptions) error {
 		if *f.value < 1 || *f.value > f.allowed {
 			return invalid("%s: %s %d: %s allows 1 to %d", op, f.name, *f.value, d.info.Name, f.allowed)
 		}
+	}
+	if qp.srq != nil {
+		l.RecvDepth, l.RecvSGE = 0, 0
 	}
 	if l.Inline < 0 {
 		return invalid("%s: Inline %d: must not be negative", op, l.Inline)
@@ -243,7 +257,13 @@ func (qp *QP) claim(op string, overrun bool) error {
 	d := qp.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, c := range qp.claims() {
+	all := qp.claims()
+	if qp.srq != nil && qp.srq.claims[qp.recvCQ] == 0 {
+		// However many queue pairs share it, no more of its receives can
+		// complete than it has.
+		all = append(all, claim{qp.recvCQ, qp.srq.shared.Depth(), "SRQ"})
+	}
+	for i, c := range all {
 		if c.cq.claimCredits(c.n) {
 			continue
 		}
@@ -251,11 +271,15 @@ func (qp *QP) claim(op string, overrun bool) error {
 			c.cq.committed += c.n
 			continue
 		}
-		if c.cq == qp.recvCQ && c.side == "receive" && qp.sendCQ != qp.recvCQ {
-			qp.sendCQ.committed -= qp.limits.SendDepth
-		}
-		return fmt.Errorf("goverbs: %s: %s: %w: %s depth asks for %d completions, %d of the CQ's %d are taken: make the CQ deeper, or set AllowOverrun",
+		err := fmt.Errorf("goverbs: %s: %s: %w: %s depth asks for %d completions, %d of the CQ's %d are taken: make the CQ deeper, or set AllowOverrun",
 			d.info.Name, op, ErrCQFull, c.side, c.n, c.cq.committed, c.cq.depth)
+		for _, done := range all[:i] {
+			done.cq.committed -= done.n
+		}
+		return err
+	}
+	if qp.srq != nil {
+		qp.srq.claims[qp.recvCQ]++
 	}
 	return nil
 }
@@ -277,6 +301,9 @@ func (qp *QP) claims() []claim {
 func (qp *QP) disclaim() {
 	for _, c := range qp.claims() {
 		c.cq.returnCredits(c.n)
+	}
+	if qp.srq != nil {
+		qp.srq.disclaim(qp.recvCQ)
 	}
 }
 
@@ -302,6 +329,9 @@ func (qp *QP) create(op string, pd *PD) error {
 	r.handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd.handle)
 	r.handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, qp.sendCQ.handle)
 	r.handle(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, qp.recvCQ.handle)
+	if qp.srq != nil {
+		r.handle(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, qp.srq.handle)
+	}
 	r.constant(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(qp.typ))
 	r.in64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, qp.id)
 	r.in(abi.UVERBS_ATTR_CREATE_QP_CAP, in.Bytes())
@@ -334,30 +364,44 @@ func (qp *QP) map2(op string, rings *abi.RxeCreateQPResp, limits *abi.UverbsQPCa
 		}
 	}()
 	for i, mi := range []abi.MMInfo{rings.RQMI, rings.SQMI} {
+		if i == 0 && qp.srq != nil {
+			continue // it has none of its own
+		}
 		if qp.mapping[i], err = d.mapRing(op, mi); err != nil {
 			return err
 		}
 	}
 	// What the kernel says it grants is hostile input too: the rings check it.
 	qp.limits.SendSGE = max(qp.limits.SendSGE, int(limits.MaxSendSGE))
-	qp.limits.RecvSGE = max(qp.limits.RecvSGE, int(limits.MaxRecvSGE))
 	qp.limits.Inline = max(qp.limits.Inline, int(limits.MaxInlineData))
-	rq, err := rxe.NewRQ(qp.mapping[0].Bytes(), qp.limits.RecvSGE)
-	if err != nil {
-		return &Error{Op: op, Device: d.info.Name, Err: err}
+	var rq cq.RecvRing = noRing{}
+	if qp.srq == nil {
+		qp.limits.RecvSGE = max(qp.limits.RecvSGE, int(limits.MaxRecvSGE))
+		ring, err := rxe.NewRQ(qp.mapping[0].Bytes(), qp.limits.RecvSGE)
+		if err != nil {
+			return &Error{Op: op, Device: d.info.Name, Err: err}
+		}
+		if ring.Capacity() < qp.limits.RecvDepth {
+			return &Error{Op: op, Device: d.info.Name, Err: fmt.Errorf("a ring for %d receives where %d were asked", ring.Capacity(), qp.limits.RecvDepth)}
+		}
+		rq = ring
 	}
 	sq, err := rxe.NewSQ(qp.mapping[1].Bytes(), qp.limits.SendSGE, qp.limits.Inline)
 	if err != nil {
 		return &Error{Op: op, Device: d.info.Name, Err: err}
 	}
-	if rq.Capacity() < qp.limits.RecvDepth || sq.Capacity() < qp.limits.SendDepth {
-		return &Error{Op: op, Device: d.info.Name, Err: fmt.Errorf("rings for %d and %d requests where %d and %d were asked", sq.Capacity(), rq.Capacity(), qp.limits.SendDepth, qp.limits.RecvDepth)}
+	if sq.Capacity() < qp.limits.SendDepth {
+		return &Error{Op: op, Device: d.info.Name, Err: fmt.Errorf("a ring for %d sends where %d were asked", sq.Capacity(), qp.limits.SendDepth)}
 	}
 	send := cq.NewRequests(uint32(qp.limits.SendDepth), cq.SendSide, qp.qpn, &qp.sendCQ.state)
 	recv := cq.NewRequests(uint32(qp.limits.RecvDepth), cq.RecvSide, qp.qpn, &qp.recvCQ.state)
 	qp.sq.init(qp, sq, send)
 	qp.rq.init(qp, rq, recv)
-	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv, Invalidated: qp.invalidated})
+	ep := &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv, Invalidated: qp.invalidated}
+	d.endpoints.Set(qp.index.n, ep)
+	if qp.srq != nil {
+		qp.member = qp.srq.join(qp.recvCQ, ep)
+	}
 	return nil
 }
 
@@ -373,7 +417,8 @@ func (qp *QP) unmap() {
 // time uses it.
 func (qp *QP) SendQueue() *SendQueue { return &qp.sq }
 
-// RecvQueue is where receives are posted. One goroutine at a time uses it.
+// RecvQueue is where receives are posted. One goroutine at a time uses it. That
+// of a queue pair with an SRQ takes none.
 func (qp *QP) RecvQueue() *RecvQueue { return &qp.rq }
 
 // QPN is the queue pair's number, 24 bits.
@@ -421,7 +466,12 @@ func (qp *QP) free() error {
 	// rings already hits the tombstone.
 	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Closed: true})
 	for _, c := range qp.claims() {
-		c.cq.mailbox.bury(c.cq, qp.index, c.n, qp.sq.requests, qp.rq.requests)
+		t := tomb{index: qp.index, credits: c.n}
+		if qp.srq != nil && c.cq == qp.recvCQ {
+			qp.member.Close()
+			t.srq, t.member = qp.srq, qp.member
+		}
+		c.cq.mailbox.bury(c.cq, t, qp.sq.requests, qp.rq.requests)
 	}
 	qp.unmap()
 	return err

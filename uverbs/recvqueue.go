@@ -2,17 +2,24 @@ package uverbs
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 // RecvQueue stages receives and hands them to the device. One goroutine at a
-// time uses it. It follows the rules of SendQueue.
+// time uses it. It follows the rules of SendQueue. It is a queue pair's own, or
+// an SRQ's.
 type RecvQueue struct {
-	qp       *QP
+	qp       *QP          // whose it is, or
+	srq      *SRQ         // whose it is
+	requests *cq.Requests // of qp
+	table    recvTable    // requests, or those of srq
 	ring     cq.RecvRing
-	requests *cq.Requests
+	mapping  *kernel.Mapping // the ring's memory
+	index    uint32          // user index of qp or srq
 	err      error
 	flushing uint32 // 1 inside Flush; see QP.end
 
@@ -20,13 +27,32 @@ type RecvQueue struct {
 	length uint64   // of all of them, bytes
 }
 
+// recvTable remembers what was posted: a cq.Requests or a cq.SharedRequests.
+type recvTable interface {
+	Depth() int
+	Room() int
+	Stage(id uint64, op Opcode, bytes uint32, quiet bool) (seq uint32, signal bool)
+	Commit()
+	Staged() uint32
+	Rollback(n uint32)
+}
+
 func (q *RecvQueue) init(qp *QP, ring cq.RecvRing, requests *cq.Requests) {
-	q.qp, q.ring, q.requests = qp, ring, requests
+	q.qp, q.ring, q.requests, q.table = qp, ring, requests, requests
+	q.mapping, q.index = qp.mapping[0], qp.index.n
 	q.sges = make([]cq.SGE, 0, qp.limits.RecvSGE)
 }
 
+// noRing is the receive ring of a queue pair that has an SRQ.
+type noRing struct{}
+
+func (noRing) Put(uint64, []cq.SGE) {}
+func (noRing) Publish()             {}
+func (noRing) Rollback(uint32)      {}
+func (noRing) Empty() bool          { return true }
+
 // Room is how many more receives can be staged now.
-func (q *RecvQueue) Room() int { return q.requests.Room() }
+func (q *RecvQueue) Room() int { return q.table.Room() }
 
 // Recv offers a span for one message of the peer. A message that is longer
 // fails on both sides.
@@ -41,7 +67,7 @@ func (q *RecvQueue) Recv(id uint64, into Span) {
 func (q *RecvQueue) RecvV(id uint64, into []Span) {
 	q.begin()
 	if len(into) > cap(q.sges) {
-		q.fail(fmt.Errorf("%d spans: the queue pair takes %d: ask for more with QPOptions.RecvSGE: %w", len(into), cap(q.sges), ErrInvalid))
+		q.fail(fmt.Errorf("%d spans: the queue takes %d: ask for more with %s: %w", len(into), cap(q.sges), q.option("QPOptions.RecvSGE", "SRQOptions.SGE"), ErrInvalid))
 		return
 	}
 	for _, s := range into {
@@ -53,6 +79,17 @@ func (q *RecvQueue) RecvV(id uint64, into []Span) {
 // begin clears the request under construction.
 func (q *RecvQueue) begin() {
 	q.sges, q.length = q.sges[:0], 0
+	if q.qp != nil && q.qp.srq != nil {
+		q.fail(fmt.Errorf("the queue pair takes its receives from an SRQ: post to SRQ.RecvQueue: %w", ErrInvalid))
+	}
+}
+
+// option is where a program asks for more.
+func (q *RecvQueue) option(ofQP, ofSRQ string) string {
+	if q.srq != nil {
+		return ofSRQ
+	}
+	return ofQP
 }
 
 func (q *RecvQueue) span(s Span) {
@@ -73,12 +110,12 @@ func (q *RecvQueue) stage(id uint64) {
 	if q.err != nil {
 		return
 	}
-	if q.requests.Room() == 0 {
-		q.fail(fmt.Errorf("%w: its %d receives are outstanding: poll the CQ, or ask for more with QPOptions.RecvDepth", ErrQueueFull, q.requests.Depth()))
+	if q.table.Room() == 0 {
+		q.fail(fmt.Errorf("%w: its %d receives are outstanding: poll the CQ, or ask for more with %s", ErrQueueFull, q.table.Depth(), q.option("QPOptions.RecvDepth", "SRQOptions.Depth")))
 		return
 	}
-	seq, _ := q.requests.Stage(id, cq.OpRecv, uint32(min(q.length, maxMessage)), false)
-	q.ring.Put(cq.MakeWRID(q.qp.index.n, cq.RecvSide, seq), q.sges)
+	seq, _ := q.table.Stage(id, cq.OpRecv, uint32(min(q.length, maxMessage)), false)
+	q.ring.Put(cq.MakeWRID(q.index, cq.RecvSide, seq), q.sges)
 }
 
 func (q *RecvQueue) fail(err error) {
@@ -89,18 +126,26 @@ func (q *RecvQueue) fail(err error) {
 
 // Flush hands the staged receives to the device. It does not enter the kernel.
 func (q *RecvQueue) Flush() error {
-	n := q.requests.Staged()
+	n := q.table.Staged()
 	cq.StoreRelease32(&q.flushing, 1)
-	if q.err != nil || q.qp.ending.Load() || !q.qp.receives() {
+	if q.err != nil || q.ended() || q.qp != nil && !q.qp.receives() {
 		return q.refuse(n)
 	}
 	if n > 0 {
-		q.requests.Commit()
+		q.table.Commit()
 		q.ring.Publish()
-		runtime.KeepAlive(q.qp.mapping[0])
+		runtime.KeepAlive(q.mapping)
 	}
 	cq.StoreRelease32(&q.flushing, 0)
 	return nil
+}
+
+// ended says whether the queue takes nothing more.
+func (q *RecvQueue) ended() bool {
+	if q.srq != nil {
+		return q.srq.closing.Load()
+	}
+	return q.qp.ending.Load()
 }
 
 // receives says whether a receive posted now comes to an end. In RESET the
@@ -112,17 +157,22 @@ func (qp *QP) receives() bool {
 
 func (q *RecvQueue) refuse(n uint32) error {
 	q.ring.Rollback(n)
-	q.requests.Rollback(n)
+	q.table.Rollback(n)
 	cq.StoreRelease32(&q.flushing, 0)
 	err := q.err
 	q.err = nil
 	switch {
-	case q.qp.ending.Load():
+	case q.srq != nil && q.ended():
+		err = os.ErrClosed
+	case q.ended():
 		err = q.qp.whyEnding()
 	case err == nil && n == 0:
 		return nil
 	case err == nil:
 		err = fmt.Errorf("%w: it is in %v, where receives do not end", ErrState, q.qp.State())
+	}
+	if q.srq != nil {
+		return fmt.Errorf("goverbs: %s: flush of %s on an SRQ: %w", q.srq.dev.info.Name, plural(int(n), "request"), err)
 	}
 	return q.qp.postError("receive", n, err)
 }

@@ -133,6 +133,7 @@ func (q *CQ) resize(depth int) error {
 		mapping.Detach()
 		return q.lost(&Error{Op: op, Device: d.info.Name, Err: err})
 	}
+	ring.Continue(q.ring.Consumed())
 	old := q.mapping
 	q.ring, q.mapping = ring, mapping
 	// Laps are counted from the new ring's beginning.

@@ -37,6 +37,8 @@ func init() {
 		abi.IB_USER_VERBS_CMD_RESIZE_CQ:           (*ioctl).resizeCQ,
 		abi.IB_USER_VERBS_CMD_MODIFY_QP:           (*ioctl).modifyQP,
 		abi.IB_USER_VERBS_CMD_QUERY_QP:            (*ioctl).queryQP,
+		abi.IB_USER_VERBS_CMD_MODIFY_SRQ:          (*ioctl).modifySRQ,
+		abi.IB_USER_VERBS_CMD_QUERY_SRQ:           (*ioctl).querySRQ,
 		abi.IB_USER_VERBS_CMD_CREATE_AH:           (*ioctl).createAH,
 		abi.IB_USER_VERBS_CMD_ATTACH_MCAST:        (*ioctl).attachMulticast,
 		abi.IB_USER_VERBS_CMD_DETACH_MCAST:        (*ioctl).detachMulticast,

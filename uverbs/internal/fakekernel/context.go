@@ -99,7 +99,7 @@ func (c *context) release() {
 	if c.open || c.mapped > 0 {
 		return
 	}
-	for _, kind := range []string{"MW", "QP", "AH", "CQ", "MR", "PD"} {
+	for _, kind := range []string{"MW", "QP", "SRQ", "AH", "CQ", "MR", "PD"} {
 		for h, o := range c.objects {
 			if o.kind() == kind {
 				c.destroy(h, o)
@@ -124,6 +124,8 @@ func (c *context) destroy(h uint32, o object) {
 	case *mw:
 		o.end()
 	case *ah:
+		o.end()
+	case *srq:
 		o.end()
 	}
 	delete(c.objects, h)

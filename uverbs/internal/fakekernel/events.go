@@ -16,6 +16,7 @@ const (
 	eventDeviceFatal = 8
 	eventPortActive  = 9
 	eventPortErr     = 10
+	eventSRQLimit    = 15
 )
 
 type eventKind int

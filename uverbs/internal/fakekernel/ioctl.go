@@ -130,6 +130,8 @@ func init() {
 		{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY}:                 (*ioctl).destroyCQ,
 		{abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE}:                  (*ioctl).createQP,
 		{abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY}:                 (*ioctl).destroyQP,
+		{abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE}:                (*ioctl).createSRQ,
+		{abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY}:               (*ioctl).destroySRQ,
 		{abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY}:                 (*ioctl).destroyAH,
 	}
 }

@@ -190,8 +190,10 @@ func (q *qp) reset() {
 	for i := range q.sq.mask + 1 {
 		clear(q.sq.slot(i))
 	}
-	q.rqNext = q.rq.producer() & q.rq.mask
-	q.rq.setConsumer(q.rqNext)
+	if q.srq == nil { // an SRQ keeps what was posted to it
+		q.own.next = q.own.ring.producer() & q.own.ring.mask
+		q.own.ring.setConsumer(q.own.next)
+	}
 	q.attr = abi.UverbsModifyQP{}
 	q.sqPSN, q.rqPSN = 0, 0
 }

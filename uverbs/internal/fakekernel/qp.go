@@ -35,8 +35,10 @@ type qp struct {
 	cap          abi.UverbsQPCap
 	sigAll       bool
 
-	sq, rq             *ring
-	sqConsumer, rqNext uint32 // the kernel's own copies
+	sq         *ring
+	sqConsumer uint32   // the kernel's own copy
+	own        receives // without a ring where there is an SRQ
+	srq        *srq
 
 	state qpState
 	attr  abi.UverbsModifyQP // what was set
@@ -83,7 +85,13 @@ func (c *ioctl) createQP() error {
 	// what it serves is granted.
 	area := max(q.cap.MaxSendSGE*sgeSize, q.cap.MaxInlineData)
 	q.cap.MaxSendSGE, q.cap.MaxInlineData = area/sgeSize, area
-	q.rq = ctx.newRing("the receive ring of a QP", int(q.cap.MaxRecvWR), recvSGE+int(q.cap.MaxRecvSGE)*sgeSize)
+	rqInfo := abi.MMInfo{}
+	if q.srq == nil {
+		q.own = receives{ring: ctx.newRing("the receive ring of a QP", int(q.cap.MaxRecvWR), recvSGE+int(q.cap.MaxRecvSGE)*sgeSize), maxSGE: q.cap.MaxRecvSGE}
+		rqInfo = q.own.ring.info()
+	} else {
+		q.srq.users++
+	}
 	q.sq = ctx.newRing("the send ring of a QP", int(q.cap.MaxSendWR), sendData+int(area))
 	q.number = d.newQPN()
 	q.pd.users++
@@ -98,7 +106,7 @@ func (c *ioctl) createQP() error {
 	if err := c.setUint32(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, q.number); err != nil {
 		return err
 	}
-	return c.set(abi.UVERBS_ATTR_UHW_OUT, (&abi.RxeCreateQPResp{RQMI: q.rq.info(), SQMI: q.sq.info()}).Bytes())
+	return c.set(abi.UVERBS_ATTR_UHW_OUT, (&abi.RxeCreateQPResp{RQMI: rqInfo, SQMI: q.sq.info()}).Bytes())
 }
 
 // qpParts finds what a queue pair is made of.
@@ -117,6 +125,11 @@ func (c *ioctl) qpParts(q *qp) (err error) {
 	}
 	if q.recv, err = lookup[*cq](c.f.ctx, r); err != nil {
 		return err
+	}
+	if h, ok := c.Handle(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); ok {
+		if q.srq, err = lookup[*srq](c.f.ctx, h); err != nil {
+			return err
+		}
 	}
 	q.userHandle, _ = c.Uint64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)
 	q.asyncFile, err = c.events(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD, asyncFile)
@@ -145,7 +158,11 @@ func (q *qp) end() {
 	q.sendCQ.users--
 	q.recv.users--
 	delete(q.ctx.pending, q.sq.token)
-	delete(q.ctx.pending, q.rq.token)
+	if q.srq != nil {
+		q.srq.users--
+	} else {
+		delete(q.ctx.pending, q.own.ring.token)
+	}
 }
 
 func (q *qp) stopTimer() {

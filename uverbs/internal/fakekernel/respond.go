@@ -100,7 +100,7 @@ func (p *qp) refuse(recv *recvWQE, own uint32, answer int) int {
 func (q *qp) fail() {
 	q.stopTimer()
 	q.flushSends()
-	for {
+	for q.srq == nil { // receives of an SRQ are for the others
 		r, ok := q.peekRecv()
 		if !ok {
 			return

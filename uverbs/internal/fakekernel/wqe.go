@@ -173,22 +173,31 @@ type recvWQE struct {
 	sges []sge
 }
 
+// receives is where the queue pair takes its receives from.
+func (q *qp) receives() *receives {
+	if q.srq != nil {
+		return &q.srq.receives
+	}
+	return &q.own
+}
+
 // peekRecv reads the next receive; ok is false when there is none.
 func (q *qp) peekRecv() (w recvWQE, ok bool) {
-	producer := q.rq.producer()
-	if producer > q.rq.mask {
-		q.ctx.k.violation("the producer index of a receive ring is %d, its mask %d", producer, q.rq.mask)
+	rq := q.receives()
+	producer := rq.ring.producer()
+	if producer > rq.ring.mask {
+		q.ctx.k.violation("the producer index of a receive ring is %d, its mask %d", producer, rq.ring.mask)
 		return w, false
 	}
-	if producer == q.rqNext {
+	if producer == rq.next {
 		return w, false
 	}
-	b := q.rq.slot(q.rqNext)
+	b := rq.ring.slot(rq.next)
 	ne := binary.NativeEndian
 	w.id = ne.Uint64(b[recvID:])
 	num := ne.Uint32(b[recvNumSGE:])
-	if num > q.cap.MaxRecvSGE {
-		q.ctx.k.violation("a receive has %d spans, granted are %d", num, q.cap.MaxRecvSGE)
+	if num > rq.maxSGE {
+		q.ctx.k.violation("a receive has %d spans, granted are %d", num, rq.maxSGE)
 		num = 0
 	}
 	w.sges = parseSGEs(b[recvSGE:], num)
@@ -200,6 +209,10 @@ func (q *qp) peekRecv() (w recvWQE, ok bool) {
 
 // popRecv gives the slot of the next receive back.
 func (q *qp) popRecv() {
-	q.rqNext = (q.rqNext + 1) & q.rq.mask
-	q.rq.setConsumer(q.rqNext)
+	rq := q.receives()
+	rq.next = (rq.next + 1) & rq.ring.mask
+	rq.ring.setConsumer(rq.next)
+	if q.srq != nil {
+		q.srq.taken()
+	}
 }
