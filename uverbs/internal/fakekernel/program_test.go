@@ -19,6 +19,8 @@ type program struct {
 	t *testing.T
 	k *Kernel
 	f kernel.File
+	// uc makes queue pairs of type UC.
+	uc bool
 }
 
 // start opens a device and makes a context.
@@ -28,7 +30,7 @@ func start(t *testing.T, k *Kernel, path string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{t, k, f}
+	p := &program{t: t, k: k, f: f}
 	p.must(p.call(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT))
 	return p
 }
@@ -245,6 +247,10 @@ func (p *program) tryQP(pd uint32, send, recv *userCQ, c abi.UverbsQPCap, more .
 	p.t.Helper()
 	var h uint64
 	rings, got, qpn := new(abi.RxeCreateQPResp), new(abi.UverbsQPCap), make([]byte, 4)
+	typ := typeRC
+	if p.uc {
+		typ = typeUC
+	}
 	err := p.call(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE, append([]attr{
 		made(abi.UVERBS_ATTR_CREATE_QP_HANDLE, &h),
 		ref(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, uint64(pd)),
@@ -252,7 +258,7 @@ func (p *program) tryQP(pd uint32, send, recv *userCQ, c abi.UverbsQPCap, more .
 		ref(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, uint64(recv.handle)),
 		in64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, 0xbeef),
 		in(abi.UVERBS_ATTR_CREATE_QP_CAP, c.Bytes()),
-		in64(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(abi.IB_UVERBS_QPT_RC)),
+		in64(abi.UVERBS_ATTR_CREATE_QP_TYPE, typ),
 		out(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, got.Bytes()),
 		out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qpn),
 		out(abi.UVERBS_ATTR_UHW_OUT, rings.Bytes()),

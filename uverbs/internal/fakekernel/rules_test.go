@@ -40,7 +40,7 @@ func TestContextComesFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{t, k, f}
+	p := &program{t: t, k: k, f: f}
 	wantErr(t, "query port", p.call(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT,
 		in64(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM, 1), out(abi.UVERBS_ATTR_QUERY_PORT_RESP, make([]byte, 48))), syscall.EINVAL)
 	wantErr(t, "the probe of libibverbs", p.call(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INVOKE_WRITE,
