@@ -19,20 +19,22 @@ import (
 //
 // Once bound, a window belongs to its queue pair for good and is closed before
 // it: soft-RoCE waits 50 seconds in the destruction of a queue pair that has a
-// bound window. The memory region is closed after the window, or when the window
-// is invalidated.
+// bound window (Linux 6.1 and 6.12). Make a window after its queue pair, since
+// when a program dies the kernel destroys what is newest first. The memory region
+// is closed after the window, or when the window is invalidated.
 //
 // A bind or invalidation that does not succeed takes the queue pair to ERR, and
 // the window with it: what the device thinks of it is not known any more. Close
 // it. Methods may be called from any goroutine, but one goroutine at a time binds
 // a window.
 //
-// Soft-RoCE trusts peers with windows: who has a window's key has its rights to
-// all of the region, and a kernel whose window is invalidated when it is not
-// bound crashes (seen on Linux 6.1 and 6.12). So agree who invalidates, this side
-// or the peer, and when. The library refuses to invalidate a window that it
-// knows not to be bound; what the peer does it learns from the completion, when
-// that is polled.
+// Soft-RoCE, in Linux 6.1 and 6.12, trusts peers with windows: who has a window's
+// key has its rights to all of the region, and who invalidates a window that is
+// not bound, by a second SendInvalidate with its last key, crashes the kernel. So
+// give windows on soft-RoCE to peers that you trust, and agree who invalidates,
+// this side or the peer, and when. The library refuses LocalInvalidate of a
+// window that it knows not to be bound; what the peer did it learns when the
+// completion is polled.
 type MW struct {
 	object
 	pd    *PD

@@ -11,11 +11,11 @@ import (
 // SendQueue stages send-side requests and hands them to the device. One
 // goroutine at a time uses it.
 //
-// Send, Write, Read and their kin only stage; the first error sticks and the
-// next Flush returns it. Flush is all or nothing: nil means that every staged
-// request comes to exactly one end, on the CQ; an error means that none of them
-// reached the device. From Flush until its completion a request's buffer belongs
-// to the device: a request cannot be cancelled.
+// Send, Write, Read, the atomics, BindMW and their kin only stage; the first
+// error sticks and the next Flush returns it. Flush is all or nothing: nil means
+// that every staged request comes to exactly one end, on the CQ; an error means
+// that none of them reached the device. From Flush until its completion a
+// request's buffer belongs to the device: a request cannot be cancelled.
 //
 // The id is yours and comes back in WC.ID. The queue pair keeps count of what is
 // outstanding in Poll of its CQ: a program that does not poll runs out of Room.
