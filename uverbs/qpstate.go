@@ -145,7 +145,10 @@ func AttrPath(dest GID, port, sourceIndex int, hopLimit, trafficClass uint8) QPA
 		return QPAttr{err: invalid("modify QP: source GID index %d: this request holds 0 to 255", sourceIndex)}
 	}
 	return bounded("port", maskAV, uint64(port), 255, func(m *abi.UverbsModifyQP) {
-		m.Dest = abi.UverbsQPDest{DGID: dest, SGIDIndex: uint8(sourceIndex), HopLimit: hopLimit, TrafficClass: trafficClass, IsGlobal: 1, PortNum: uint8(port)}
+		m.Dest = abi.UverbsQPDest{DGID: dest, SGIDIndex: uint8(sourceIndex), HopLimit: hopLimit, TrafficClass: trafficClass, PortNum: uint8(port)}
+		if !dest.IsZero() { // a peer without a GID is reached by its LID alone
+			m.Dest.IsGlobal = 1
+		}
 	})
 }
 

@@ -89,3 +89,13 @@ func TestAttributeBounds(t *testing.T) {
 		}
 	}
 }
+
+// A peer without a GID is on the local InfiniBand subnet: no global header.
+func TestPathIsGlobal(t *testing.T) {
+	for _, g := range []GID{{}, {15: 1}} {
+		m := code(t, AttrPath(g, 1, 0, 64, 0))
+		if want := !g.IsZero(); (m.Dest.IsGlobal == 1) != want {
+			t.Errorf("%v: global %d", g, m.Dest.IsGlobal)
+		}
+	}
+}
