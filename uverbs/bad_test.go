@@ -214,9 +214,26 @@ func TestBadPosts(t *testing.T) {
 	if w := wait(t, r.sendQ, 1)[0]; w.ID != 9 || w.Status != StatusSuccess {
 		t.Errorf("completion %+v", w)
 	}
+	copy(r.mem.Bytes()[4096:], "to wake!")
+	rq.Recv(10, r.mr.Span(8192, 8))
+	if err := rq.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.b.SendQueue().Send(11, r.mr.Span(4096, 8), Unsignaled)
+	if err := r.b.SendQueue().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if w := wait(t, r.recvQ, 1)[0]; w.ID != 10 || w.Status != StatusSuccess {
+		t.Errorf("completion %+v", w)
+	}
+	if got := string(r.mem.Bytes()[8192:8200]); got != "to wake!" {
+		t.Errorf("the message went elsewhere: %q", got)
+	}
 	var wcs [4]WC
-	if n, _ := r.sendQ.Poll(wcs[:]); n != 0 {
-		t.Errorf("and another completion: %+v", wcs[0])
+	for _, q := range []*CQ{r.sendQ, r.recvQ} {
+		if n, _ := q.Poll(wcs[:]); n != 0 {
+			t.Errorf("and another completion: %+v", wcs[0])
+		}
 	}
 	if err := sq.Flush(); err != nil {
 		t.Errorf("flush of nothing: %v", err)

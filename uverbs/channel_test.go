@@ -170,3 +170,48 @@ func TestSharedCQ(t *testing.T) {
 	wg.Wait()
 	e.want(total, 0)
 }
+
+// Who reads the event of another queue wakes that queue's waiter: the descriptor
+// that it sleeps on may be silent again before it has looked.
+func TestSharedChannelWakesOwner(t *testing.T) {
+	r := newRig(t, false)
+	c, err := r.dev.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var queues [2]*CQ
+	for i := range queues {
+		if queues[i], err = r.dev.NewCQ(8, &CQOptions{Channel: c}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader, owner := queues[0], queues[1]
+	qp, err := r.pd.NewQP(RC, &QPOptions{CQ: owner, SendDepth: 1, RecvDepth: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp.RecvQueue().Recv(1, r.mr.Span(0, 8))
+	if err := qp.RecvQueue().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	woken := 0
+	_, detach, err := owner.Attach(func() { woken++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer detach()
+	if err := owner.Arm(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := qp.Modify(StateErr); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := reader.TakeEvent(); ok || err != nil || woken != 1 {
+		t.Errorf("the other queue's event: %v, %v; %d wakes, want 1", ok, err, woken)
+	}
+	for _, want := range []bool{true, false} {
+		if ok, err := owner.TakeEvent(); ok != want || err != nil {
+			t.Errorf("its own event: %v, %v, want %v", ok, err, want)
+		}
+	}
+}

@@ -1,10 +1,14 @@
 package uverbs
 
 import (
+	"context"
 	"errors"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/poll"
 )
 
 // lateRing lets something happen right after the poller has looked at the ring,
@@ -166,4 +170,52 @@ func TestResetBesideTraffic(t *testing.T) {
 		}
 	}
 	t.Error("the receive of the queue pair that was reset did not end")
+}
+
+// A batch that was read while the queue was closed is thrown away: its memory
+// may have been replaced in the middle.
+func TestClosedInsidePoll(t *testing.T) {
+	for _, mail := range []uint32{0, cq.Mail} {
+		r := newRig(t, false)
+		r.a.SendQueue().Write(1, r.peer.Regions[0].At(0), r.mr.Span(0, 8))
+		if err := r.a.SendQueue().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		r.sendQ.ring = &lateRing{r.sendQ.ring, func() {
+			if err := errors.Join(r.a.Close(), r.b.Close(), r.sendQ.Close()); err != nil {
+				t.Error(err)
+			}
+		}}
+		r.sendQ.state.Set(mail)
+		var wcs [4]WC
+		if n, err := r.sendQ.Poll(wcs[:]); n != 0 || !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Poll: %d, %v, %+v, want %v", n, err, wcs[0], os.ErrClosed)
+		}
+	}
+}
+
+// A waiter that sleeps wakes for ends that the library makes up.
+func TestResetWakesWaiter(t *testing.T) {
+	r := newRig(t, true)
+	w, err := poll.NewWaiter(poll.Event{}, r.recvQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.a.RecvQueue().Recv(1, r.mr.Span(0, 8))
+	if err := r.a.RecvQueue().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(10*time.Millisecond, func() {
+		if err := r.a.Modify(StateReset); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var wcs [4]WC
+	// The end of the context would wake it too.
+	if n, err := w.Wait(ctx, wcs[:]); ctx.Err() != nil || n != 1 || err != nil || wcs[0].ID != 1 || wcs[0].Status != StatusFlushed {
+		t.Errorf("Wait: %d, %v, %+v", n, err, wcs[0])
+	}
 }
