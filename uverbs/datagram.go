@@ -30,8 +30,8 @@ const MulticastQPN = 0xffffff
 
 // SendTo sends a datagram from a span. A datagram is one packet, so it holds at
 // most QP.MaxDatagram bytes. Nobody says whether it arrived: it completes when
-// it has left, and is dropped where the Q_Key differs, no receive is posted, or
-// the receive has no room for GRHLen bytes before it.
+// it has left, and is dropped where the Q_Key differs or no receive is posted.
+// Receives need room for GRHLen bytes before it: see there.
 func (q *SendQueue) SendTo(id uint64, to Dest, from Span, flags ...SendFlags) {
 	q.begin(cq.OpSend, flags)
 	q.span(from)

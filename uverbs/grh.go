@@ -10,6 +10,10 @@ import (
 // GRHLen is how many bytes come before the message in every buffer that receives
 // datagrams: the global route header, or its place. A receive of a UD queue pair
 // needs so much more room than the message, and WC.Bytes counts it.
+//
+// Give every receive room for QP.MaxDatagram and GRHLen bytes. What is too long
+// for its receive is dropped by most devices, but takes the receiving queue pair
+// to ERR on soft-RoCE of Linux 6.1, whoever sent it.
 const GRHLen = 40
 
 // ErrGRH says that bytes are no global route header.

@@ -190,6 +190,41 @@ func TestGuestDatagramsLost(t *testing.T) {
 	}
 }
 
+// A datagram that does not fit its receive is dropped; Linux 6.1 fails the
+// receiving queue pair.
+func TestGuestDatagramTooLong(t *testing.T) {
+	m := newMesh(t)
+	m.y.RecvQueue().Recv(1, m.mr.Span(inbox, uverbs.GRHLen+3))
+	m.y.RecvQueue().Recv(2, m.mr.Span(inbox, 1000))
+	m.x.SendQueue().SendTo(3, uverbs.Dest{AH: m.to[0], QPN: m.y.QPN()}, m.mr.Span(0, 4))
+	m.flush(t)
+	ends := map[uint64]uverbs.Status{}
+	wait := func(n int) {
+		t.Helper()
+		for _, w := range m.wait(t, n) {
+			ends[w.ID] = w.Status
+		}
+	}
+	wait(1)
+	time.Sleep(100 * time.Millisecond)
+	switch s, err := m.y.QueryState(); {
+	case err != nil:
+		t.Fatal(err)
+	case s == uverbs.StateErr:
+		wait(2)
+		if ends[1] != cq.StatusLocalQPOperation || ends[2] != uverbs.StatusFlushed || ends[3] != uverbs.StatusSuccess {
+			t.Errorf("ends %v", ends)
+		}
+	default:
+		m.x.SendQueue().SendTo(4, uverbs.Dest{AH: m.to[0], QPN: m.y.QPN()}, m.mr.Span(0, 3))
+		m.flush(t)
+		wait(2)
+		if len(ends) != 3 || ends[1] != uverbs.StatusSuccess || ends[3] != uverbs.StatusSuccess || ends[4] != uverbs.StatusSuccess {
+			t.Errorf("ends %v", ends)
+		}
+	}
+}
+
 // Everyone in a group hears what is sent to it, the sender too.
 func TestGuestMulticast(t *testing.T) {
 	m := newMesh(t)

@@ -143,7 +143,7 @@ func TestSRQ(t *testing.T) {
 	if err := p.client[1].SendQueue().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if w := wait(t, p.cqs[1], 1)[0]; w.ID != 2 || w.Status != cq.StatusRemoteInvalidReq || w.QPN != p.server[1].QPN() || w.Side != RecvSide || w.Bytes != 0 {
+	if w := wait(t, p.cqs[1], 1)[0]; w.ID != 2 || w.Status != cq.StatusLocalQPOperation || w.QPN != p.server[1].QPN() || w.Side != RecvSide || w.Bytes != 0 {
 		t.Errorf("%+v", w)
 	}
 }

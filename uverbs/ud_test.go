@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
 )
 
@@ -174,7 +175,7 @@ func TestDatagramsLost(t *testing.T) {
 	u.y.RecvQueue().Recv(1, u.mr.Span(0, GRHLen+10))
 	sq.SendTo(2, Dest{u.ah, u.y.QPN(), 0x1234}, u.mr.Span(0, 4))
 	sq.SendTo(3, Dest{AH: u.ah, QPN: 0x777}, u.mr.Span(0, 4))
-	sq.SendTo(4, Dest{AH: u.ah, QPN: u.y.QPN()}, u.mr.Span(0, 11))
+	sq.SendTo(4, Dest{AH: u.ah, QPN: u.b.QPN()}, u.mr.Span(0, 4)) // an RC one
 	sq.SendTo(5, Dest{AH: nobody, QPN: u.y.QPN()}, u.mr.Span(0, 4))
 	sq.SendTo(6, Dest{AH: u.ah, QPN: u.y.QPN()}, u.mr.Span(0, 10))
 	sq.SendTo(7, Dest{AH: u.ah, QPN: u.y.QPN()}, u.mr.Span(0, 4))
@@ -205,6 +206,24 @@ func TestDatagramsLost(t *testing.T) {
 	u.flush(t)
 	if _, recv := bySide(wait(t, u.q, 2)); len(recv) != 1 || recv[0].ID != 8 {
 		t.Errorf("received %+v", recv)
+	}
+}
+
+// One that does not fit its receive is, on Linux 6.1, the end of the receiver.
+func TestDatagramTooLong(t *testing.T) {
+	u := newUD(t, fakekernel.Device{})
+	u.y.RecvQueue().Recv(1, u.mr.Span(0, GRHLen+10))
+	u.x.SendQueue().SendTo(2, Dest{AH: u.ah, QPN: u.y.QPN()}, u.mr.Span(0, 11))
+	u.flush(t)
+	send, recv := bySide(wait(t, u.q, 2))
+	if want := (WC{ID: 1, QPN: u.y.QPN(), Status: cq.StatusLocalQPOperation, Side: RecvSide}); recv[0] != want {
+		t.Errorf("received %+v, want %+v", recv[0], want)
+	}
+	if send[0].ID != 2 || send[0].Status != StatusSuccess {
+		t.Errorf("sent %+v", send[0])
+	}
+	if s, err := u.y.QueryState(); err != nil || s != StateErr {
+		t.Errorf("state %v, %v, want ERR", s, err)
 	}
 }
 

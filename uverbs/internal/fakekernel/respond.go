@@ -43,7 +43,7 @@ func (p *qp) respond(q *qp, w *sendWQE, data []byte) int {
 	if w.opcode == opWriteImm {
 		c.opcode = 129
 	} else if fits, ok := p.copyIn(recv.sges, data); !fits {
-		return p.refuse(recv, statusRemoteReq, statusRemoteReq)
+		return p.refuse(recv, statusLocalQPOp, statusRemoteOp)
 	} else if !ok {
 		return p.refuse(recv, statusLocalProt, statusRemoteOp)
 	}

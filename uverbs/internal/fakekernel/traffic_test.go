@@ -215,7 +215,7 @@ func TestProtection(t *testing.T) {
 		}, result{statusRemoteAcc, statusFlushed}},
 		"receive too small": {func(e *ends) {
 			e.qp[0].send(opSend, 0, 1, []sge{e.span(0, 0, 65)}, 0, 0)
-		}, result{statusRemoteReq, statusRemoteReq}},
+		}, result{statusRemoteOp, statusLocalQPOp}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			e := connect(t)
