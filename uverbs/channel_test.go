@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -213,5 +214,11 @@ func TestSharedChannelWakesOwner(t *testing.T) {
 		if ok, err := owner.TakeEvent(); ok != want || err != nil {
 			t.Errorf("its own event: %v, %v, want %v", ok, err, want)
 		}
+	}
+	if err := errors.Join(qp.Close(), owner.Close(), reader.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.queues); n != 0 {
+		t.Errorf("the channel still knows %d closed queues", n)
 	}
 }

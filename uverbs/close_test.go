@@ -4,9 +4,12 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 
+	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
 )
 
 // Close of a queue pair, a CQ, a device beside a poller, a poster and a waiter:
@@ -154,5 +157,41 @@ func TestNoCompletionForAnotherQP(t *testing.T) {
 	}
 	if s := q.Stats(); s.Stray != 0 || s.Late != 3*667 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A queue pair that could not be made takes no user index and no credits.
+func TestFailedQPsLeaveNothing(t *testing.T) {
+	r := newRig(t, false)
+	for name, failing := range map[string]func(fakekernel.Call) bool{
+		"create": func(c fakekernel.Call) bool {
+			return c.Method == fakekernel.Method{Object: abi.UVERBS_OBJECT_QP, Method: abi.UVERBS_METHOD_QP_CREATE}
+		},
+		"map":    func(c fakekernel.Call) bool { return c.Op == fakekernel.Map },
+		"modify": func(c fakekernel.Call) bool { return c.Command == abi.IB_USER_VERBS_CMD_MODIFY_QP },
+	} {
+		r.k.Fail(func(c fakekernel.Call) error {
+			if failing(c) {
+				return syscall.ENOMEM
+			}
+			return nil
+		})
+		committed := r.sendQ.committed
+		for range 20 {
+			_, err := r.pd.NewQP(RC, &QPOptions{CQ: r.sendQ, SendDepth: 1, RecvDepth: 1})
+			says(t, name, err, syscall.ENOMEM)
+		}
+		r.k.Fail(nil)
+		if r.sendQ.committed != committed {
+			t.Errorf("%s: %d credits, want %d", name, r.sendQ.committed, committed)
+		}
+		qp, err := r.pd.NewQP(RC, &QPOptions{CQ: r.sendQ, SendDepth: 1, RecvDepth: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if qp.index.n > 5 {
+			t.Errorf("%s: the user index after 20 failures is %d", name, qp.index.n)
+		}
+		qp.Close()
 	}
 }

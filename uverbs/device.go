@@ -105,6 +105,7 @@ func (d *Device) Close() error {
 	if err := d.file.Close(); err != nil {
 		errs = append(errs, fmt.Errorf("goverbs: %s: close: %w", d.info.Name, err))
 	}
+	d.forgetRegions()
 	return errors.Join(errs...)
 }
 

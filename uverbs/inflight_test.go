@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
 	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
@@ -193,5 +194,38 @@ func TestDeviceCloseBesideMakers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The handle of a closed object, which may be another's by now, does not reach
+// the kernel.
+func TestNothingIsMadeOnClosedObjects(t *testing.T) {
+	r := newRig(t, false)
+	pd, err := r.dev.NewPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := r.dev.NewCQ(4, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(pd.Close(), q.Close()); err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	r.k.Fail(func(c fakekernel.Call) error {
+		if c.Command == abi.IB_USER_VERBS_CMD_REG_MR || c.Method == (fakekernel.Method{Object: abi.UVERBS_OBJECT_QP, Method: abi.UVERBS_METHOD_QP_CREATE}) {
+			made++
+		}
+		return nil
+	})
+	_, err = pd.Register(r.mem.Bytes(), LocalWrite)
+	says(t, "region", err, os.ErrClosed, "PD was closed")
+	_, err = pd.NewQP(RC, &QPOptions{CQ: r.sendQ, SendDepth: 1, RecvDepth: 1})
+	says(t, "QP on a closed PD", err, os.ErrClosed, "PD was closed")
+	_, err = r.pd.NewQP(RC, &QPOptions{CQ: q, SendDepth: 1, RecvDepth: 1})
+	says(t, "QP on a closed CQ", err, os.ErrClosed, "CQ was closed")
+	if made != 0 {
+		t.Errorf("%d requests with the handles of closed objects", made)
 	}
 }

@@ -71,6 +71,9 @@ func TestClosedBetweenRingAndMail(t *testing.T) {
 	if s := q.Stats(); s != (CQStats{Late: 1}) {
 		t.Errorf("%+v, want one late completion", s)
 	}
+	if s := q.state.Load(); s != 0 {
+		t.Errorf("state %#x: polls stay slow after all mail is read", s)
+	}
 }
 
 // A reset while the poller is between ring and mail: the device's own end of a

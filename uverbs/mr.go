@@ -198,6 +198,22 @@ func (mr *MR) forget() {
 	}
 }
 
+// forgetRegions lets go of the regions that could not be deregistered: with the
+// device's file the kernel has closed them all.
+func (d *Device) forgetRegions() {
+	var left []*MR
+	registered.Lock()
+	for mr := range registered.regions {
+		if mr.dev == d {
+			left = append(left, mr)
+		}
+	}
+	registered.Unlock()
+	for _, mr := range left {
+		mr.forget()
+	}
+}
+
 // Len is the size in bytes.
 func (mr *MR) Len() int { return len(mr.bytes) }
 

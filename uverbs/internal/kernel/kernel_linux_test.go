@@ -305,11 +305,15 @@ func TestMemlock(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	r, w := packetPipe(t)
+	before := descriptors(t)
 	e, err := newEvents(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
+	if after := descriptors(t); after != before {
+		t.Errorf("%d descriptors before, %d after one was taken over", before, after)
+	}
 	var buf [16]byte
 	if _, err := e.Read(buf[:]); err != syscall.EAGAIN {
 		t.Errorf("Read of an empty channel: %v", err)
