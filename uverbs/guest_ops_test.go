@@ -498,3 +498,33 @@ func TestGuestUCWindow(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A message that is too long for the receive it hits is no loss but an error of
+// the receiver, whose queue pair it ends. The sender does not hear of it.
+func TestGuestUCTooLong(t *testing.T) {
+	p := newOpsPair(t, uverbs.UC)
+	p.b.RecvQueue().Recv(1, p.mr.Span(4096, 8))
+	if err := p.b.RecvQueue().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	p.a.SendQueue().Send(2, p.mr.Span(0, 9))
+	wcs := p.flush(t, p.a, 2)
+	if s, want := find(t, wcs, uverbs.SendSide), (uverbs.WC{ID: 2, QPN: p.a.QPN(), Bytes: 9, Opcode: uverbs.OpSend}); s != want {
+		t.Errorf("send completion\n got %+v\nwant %+v", s, want)
+	}
+	if r, want := find(t, wcs, uverbs.RecvSide), (uverbs.WC{ID: 1, QPN: p.b.QPN(), Status: cq.StatusLocalQPOperation, Side: uverbs.RecvSide}); r != want {
+		t.Errorf("receive completion\n got %+v\nwant %+v", r, want)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s, err := p.b.QueryState()
+		if err == nil && s == uverbs.StateErr {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the receiver's state %v, %v", s, err)
+		}
+	}
+	if s, err := p.a.QueryState(); err != nil || s != uverbs.StateRTS {
+		t.Errorf("the sender's state %v, %v", s, err)
+	}
+}

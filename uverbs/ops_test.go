@@ -264,6 +264,17 @@ func TestUC(t *testing.T) {
 	}
 	sq.Send(6, r.mr.Span(0, 10))
 	r.sent(t, r.a, WC{ID: 6, Bytes: 10, Opcode: OpSend})
+	// One that is too long ends the receiver, not the sender.
+	s := newOpsRig(t, UC, fakekernel.Device{})
+	s.b.RecvQueue().Recv(7, s.mr.Span(0, 8))
+	if err := s.b.RecvQueue().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	s.a.SendQueue().Send(8, s.mr.Span(0, 9))
+	s.sent(t, s.a, WC{ID: 8, Bytes: 9, Opcode: OpSend})
+	if w, want := wait(t, s.recvQ, 1)[0], (WC{ID: 7, QPN: s.b.QPN(), Status: cq.StatusLocalQPOperation, Side: RecvSide}); w != want {
+		t.Errorf("completion\n got %+v\nwant %+v", w, want)
+	}
 	// Reliable attributes are not for UC, and the error says so.
 	qp, err := r.pd.NewQP(UC, &QPOptions{CQ: r.sendQ, SendDepth: 1, RecvDepth: 1})
 	if err != nil {

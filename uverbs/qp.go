@@ -22,7 +22,8 @@ const RC = QPType(abi.IB_UVERBS_QPT_RC)
 
 // UC is the unreliable connection: one peer and ordered, but not acknowledged. A
 // send or write completes when it has left; the peer drops it without a word if
-// it is damaged, no receive is posted, or a key or a right does not fit. Sends
+// it is damaged, no receive is posted, or a key or a right does not fit. A
+// message that is too long for its receive ends the receiver's queue pair. Sends
 // and writes only.
 const UC = QPType(abi.IB_UVERBS_QPT_UC)
 

@@ -84,7 +84,7 @@ func (p *qp) read(q *qp, w *sendWQE, at uint64) int {
 // hit, if any, ends with own, the request with answer. A UC queue pair drops what
 // it does not like, unless its own receive is at fault.
 func (p *qp) refuse(recv *recvWQE, own uint32, answer int) int {
-	if p.typ == typeUC && own != statusLocalProt {
+	if p.typ == typeUC && own != statusLocalProt && own != statusLocalQPOp {
 		return statusOK
 	}
 	if recv != nil {
