@@ -31,8 +31,8 @@
 //
 // # Concurrency
 //
-// Send queue, receive queue and CQ belong to one goroutine each at a time,
-// which may be three different ones. All other methods, Close included, may be
+// Send queue, receive queue (a queue pair's or an SRQ's) and CQ belong to one
+// goroutine each at a time, which may be three different ones. All other methods, Close included, may be
 // called from any goroutine: a poller or poster inside a call gets os.ErrClosed.
 // An open Device has one goroutine of its own, for asynchronous events.
 //
@@ -41,7 +41,7 @@
 // A call that the kernel refused returns [*Error], which wraps the errno.
 // [ErrNotSupported], [ErrInUse], [ErrQueueFull], [ErrCQFull], [ErrState],
 // [ErrBusy], [ErrDeviceGone], [ErrOverrun], [ErrInvalid], [ErrBounds],
-// [ErrNoEvents], [ErrNoDevices], [ErrUnknownDevice] and os.ErrClosed are for
+// [ErrNoEvents], [ErrGRH], [ErrNoDevices], [ErrUnknownDevice] and os.ErrClosed are for
 // errors.Is. A failed request is no call that fails: see [WC.Err].
 //
 // # Kernels
