@@ -59,7 +59,10 @@ func TestEventNeverSleepsOnACompletion(t *testing.T) {
 					time.AfterFunc(time.Second, func() {
 						// Time passes in the bubble only while all sleep.
 						for i, k := range queues {
-							if n := len(k.ready); n > 0 {
+							k.mu.Lock()
+							n := len(k.ready)
+							k.mu.Unlock()
+							if n > 0 {
 								t.Errorf("seed %d: asleep beside %d completions in queue %d", seed, n, i)
 							}
 						}
