@@ -364,6 +364,47 @@ func TestSRQTombstone(t *testing.T) {
 	}
 }
 
+// A CQ that is resized in between still tells a queue pair from the one that had
+// its number before.
+func TestSRQResizedCQ(t *testing.T) {
+	p := newPool(t, fakekernel.Device{ReuseQPN: true})
+	for i := range uint64(40) { // the positions are past those of a new ring
+		p.post(t, i%8)
+		p.send(t, 0, "x")
+		wait(t, p.cqs[0], 1)
+	}
+	p.post(t, 1, 2, 3, 4)
+	p.send(t, 0, "late")
+	p.send(t, 0, "late too")
+	if err := errors.Join(p.server[0].Close(), p.client[0].Close()); err != nil {
+		t.Fatal(err)
+	}
+	var qps [2]*QP
+	var err error
+	for i, opts := range []*QPOptions{{CQ: p.cqs[0], SRQ: p.srq}, {CQ: p.client[1].sendCQ, Inline: 64}} {
+		if qps[i], err = p.pd.NewQP(RC, opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if qps[0].QPN() != p.server[0].QPN() {
+		t.Fatalf("number %d, want %d again", qps[0].QPN(), p.server[0].QPN())
+	}
+	if err := errors.Join(join(qps[0], qps[1]), p.cqs[0].ResizeOwned(63)); err != nil {
+		t.Fatal(err)
+	}
+	p.client[0] = qps[1]
+	p.send(t, 0, "in time")
+	if w := wait(t, p.cqs[0], 1)[0]; w.ID != 3 || w.Bytes != 7 {
+		t.Errorf("%+v", w)
+	}
+	if s := p.cqs[0].Stats(); s != (CQStats{Late: 2}) {
+		t.Errorf("dropped %+v, want 2 late ones", s)
+	}
+	if n := p.srq.RecvQueue().Room(); n != 7 {
+		t.Errorf("room %d, want 7", n)
+	}
+}
+
 // Beside a poller, a queue pair is closed and another made that gets the same
 // number and shares the same SRQ and CQ, over and over. Every message that comes
 // to a live one is heard once, with the id of its receive; no receive is lost.
