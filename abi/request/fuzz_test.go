@@ -2,6 +2,7 @@ package request_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"testing"
@@ -42,7 +43,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		for i := range r.Desc.Attrs {
-			checkCarried(t, r, &r.Desc.Attrs[i])
+			checkCarried(t, r, &r.Desc.Attrs[i], mem[off:])
 		}
 		if r.IsWrite() {
 			if c, in, err := r.Command(nil); err == nil && len(in) < int(c.In) && c.Number < abi.IB_USER_VERBS_CMD_FLAG_EXTENDED {
@@ -58,7 +59,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-func checkCarried(t *testing.T, r *request.Request, a *abi.Attr) {
+// checkCarried looks at what is handed out of an attribute of the request in raw.
+func checkCarried(t *testing.T, r *request.Request, a *abi.Attr, raw []byte) {
 	if a.Mandatory && !r.Has(a.ID) {
 		t.Fatalf("%s is mandatory and absent", a.Name)
 	}
@@ -83,8 +85,8 @@ func checkCarried(t *testing.T, r *request.Request, a *abi.Attr) {
 		hs, ok := r.Handles(a.ID)
 		check(4*len(hs), ok)
 	case abi.Handle, abi.HandleDestroy:
-		if _, ok := r.Handle(a.ID); !ok {
-			t.Fatalf("%s has no handle", a.Name)
+		if h, ok := r.Handle(a.ID); !ok || uint64(h) != dataOf(raw, a.ID) {
+			t.Fatalf("%s has handle %d, %v; the request says %#x", a.Name, h, ok, dataOf(raw, a.ID))
 		}
 	case abi.FD, abi.RawFD:
 		if _, ok := r.FD(a.ID); !ok {
@@ -98,4 +100,14 @@ func checkCarried(t *testing.T, r *request.Request, a *abi.Attr) {
 	default:
 		t.Fatalf("%s: kind %v", a.Name, a.Kind)
 	}
+}
+
+// dataOf is the data word of an attribute of the request in raw.
+func dataOf(raw []byte, id uint16) uint64 {
+	for raw = raw[abi.SizeofUverbsIoctlHdr:]; len(raw) >= abi.SizeofUverbsAttr; raw = raw[abi.SizeofUverbsAttr:] {
+		if binary.NativeEndian.Uint16(raw) == id {
+			return binary.NativeEndian.Uint64(raw[8:])
+		}
+	}
+	return 0
 }
