@@ -2,7 +2,9 @@ package cq
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -194,4 +196,50 @@ func TestSharedRequestsConcurrently(t *testing.T) {
 	if s.Room() != depth {
 		t.Errorf("room %d, want %d", s.Room(), depth)
 	}
+}
+
+// Two pollers end the same request at the same moment, as a broken device may
+// have it: one of them does.
+func TestSharedRequestsEndOnce(t *testing.T) {
+	s := NewSharedRequests(1)
+	var state State
+	s.Join(&Endpoint{QPN: 1}, &state, 0)
+	const rounds = 200000
+	var round, ended [2]atomic.Uint32
+	var seq atomic.Uint32
+	var both sync.WaitGroup
+	for i := range 2 {
+		both.Go(func() {
+			var w WC
+			for r := uint32(1); r <= rounds; r++ {
+				for n := 0; round[0].Load() < r; n++ {
+					if n > 100 {
+						runtime.Gosched() // there may be one processor only
+					}
+				}
+				if _, ok := s.Complete(1, &state, 0, seq.Load(), StatusSuccess, &w); ok {
+					ended[i].Add(1)
+				}
+				round[1].Add(1)
+			}
+		})
+	}
+	for r := uint32(1); r <= rounds; r++ {
+		if s.Room() != 1 {
+			t.Fatalf("room %d", s.Room())
+		}
+		n, _ := s.Stage(uint64(r), OpRecv, 1, false)
+		s.Commit()
+		seq.Store(n)
+		round[0].Store(r)
+		for n := 0; round[1].Load() < 2*r; n++ {
+			if n > 100 {
+				runtime.Gosched()
+			}
+		}
+		if got := ended[0].Load() + ended[1].Load(); got != r {
+			t.Fatalf("%d ends of %d requests", got, r)
+		}
+	}
+	both.Wait()
 }
