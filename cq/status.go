@@ -78,5 +78,6 @@ func (s Status) Describe() string {
 	return "unknown completion status " + n
 }
 
-// Error makes a Status usable as a target of errors.Is.
-func (s Status) Error() string { return s.Describe() }
+// Error makes a Status usable as a target of errors.Is. It is the short name,
+// which is also what %v prints.
+func (s Status) Error() string { return s.String() }

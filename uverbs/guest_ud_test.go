@@ -2,6 +2,7 @@ package uverbs_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -211,8 +212,17 @@ func TestGuestDatagramTooLong(t *testing.T) {
 	case err != nil:
 		t.Fatal(err)
 	case s == uverbs.StateErr:
-		wait(2)
-		if ends[1] != cq.StatusLocalQPOperation || ends[2] != uverbs.StatusFlushed || ends[3] != uverbs.StatusSuccess {
+		// Now and then 6.1 loses the completions of the receives with the
+		// queue pair; Drain brings all to their ends.
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := m.y.Drain(ctx, func(w uverbs.WC) { ends[w.ID] = w.Status }); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := ends[3]; !ok {
+			wait(1)
+		}
+		if ends[1] != cq.StatusLocalQPOperation && ends[1] != uverbs.StatusFlushed || ends[2] != uverbs.StatusFlushed || ends[3] != uverbs.StatusSuccess {
 			t.Errorf("ends %v", ends)
 		}
 	default:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/goverbs/goverbs/tools/decode"
 )
@@ -39,7 +40,11 @@ func cmdDecode(ctx context.Context, args []string, stdout, stderr io.Writer) int
 		}
 		return 2
 	}
-	d := decoding{stdout: stdout, stderr: stderr, files: flags.Args()}
+	// A read from a terminal or a pipe cannot be interrupted; leaving can. What
+	// is left behind then prints nothing more.
+	var out gate
+	stdout, stderr = out.writer(stdout), out.writer(stderr)
+	d := decoding{stdin: os.Stdin, stdout: stdout, stderr: stderr, files: flags.Args()}
 	if len(d.files) == 0 {
 		d.files = []string{"-"}
 	}
@@ -49,7 +54,6 @@ func cmdDecode(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	} else {
 		d.text = decode.NewText(stdout, 0)
 	}
-	// A read from a terminal or a pipe cannot be interrupted; leaving can.
 	done := make(chan int, 1)
 	go func() { done <- d.run() }()
 	select {
@@ -57,12 +61,43 @@ func cmdDecode(ctx context.Context, args []string, stdout, stderr io.Writer) int
 		return code
 	case <-ctx.Done():
 		fmt.Fprintln(stderr, "verbs decode: interrupted")
+		out.shut()
 		return 2
 	}
 }
 
+// gate lets several goroutines write, until it is shut.
+type gate struct {
+	mu     sync.Mutex
+	closed bool
+}
+
+type gateWriter struct {
+	gate *gate
+	w    io.Writer
+}
+
+func (g *gate) writer(w io.Writer) io.Writer { return gateWriter{g, w} }
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+}
+
+// Write implements io.Writer.
+func (w gateWriter) Write(p []byte) (int, error) {
+	w.gate.mu.Lock()
+	defer w.gate.mu.Unlock()
+	if w.gate.closed {
+		return 0, os.ErrClosed
+	}
+	return w.w.Write(p)
+}
+
 // decoding is one run of the command.
 type decoding struct {
+	stdin          *os.File
 	stdout, stderr io.Writer
 	files          []string
 	json           *decode.JSON
@@ -112,9 +147,9 @@ syndrome or a vendor code, such as "status 12 vendor err 129".`)
 }
 
 func (d *decoding) file(name string) error {
-	in := io.Reader(os.Stdin)
+	in := io.Reader(d.stdin)
 	if name == "-" {
-		if fi, err := os.Stdin.Stat(); err == nil && fi.Mode()&os.ModeCharDevice != 0 {
+		if fi, err := d.stdin.Stat(); err == nil && fi.Mode()&os.ModeCharDevice != 0 {
 			fmt.Fprintln(d.stderr, "verbs decode: paste the text, then press Ctrl-D on a line of its own")
 		}
 	} else {
