@@ -8,7 +8,8 @@ type Strategy interface {
 // Busy polls without rest. It needs no event channel and answers within the time
 // of one poll, at the price of one core per Waiter; the process needs another
 // one for everything else, so NewWaiter refuses as many busy waiters as
-// GOMAXPROCS.
+// GOMAXPROCS. Lock the goroutine to its thread (runtime.LockOSThread): else the
+// scheduler moves it between threads, and the kernel those between processors.
 type Busy struct{}
 
 // Event sleeps until the device reports a completion. The queues need
