@@ -22,7 +22,6 @@ type Channel struct {
 	mu     sync.Mutex // one reader at a time; guards all below
 	record [8]byte
 	queues map[uint64]*CQ // by user handle
-	stray  uint64
 }
 
 // NewChannel makes a completion channel for CQOptions.Channel.
@@ -107,7 +106,6 @@ func (c *Channel) take(q *CQ) (bool, error) {
 		owner := c.queues[native.Uint64(c.record[:])]
 		if owner == nil {
 			// Of a queue that was closed in the meantime; or invented.
-			c.stray++
 			continue
 		}
 		owner.pending++

@@ -49,6 +49,6 @@
 // Linux 5.10 and newer, through ioctl only. The one exception is soft-RoCE's
 // send doorbell, which uses the older write() where the kernel lets it, since
 // that is cheaper; GOVERBS_NOWRITE=1 in the environment forbids it.
-// GOVERBS_DEBUG=ioctl prints every request and reply to standard error.
+// GOVERBS_DEBUG=ioctl prints every ioctl and its reply to standard error.
 // On other systems the package compiles, and finds no devices.
 package uverbs

@@ -77,7 +77,7 @@ func (b *doorbell) ring() error {
 		}
 	}
 	b.ioctl.rearm()
-	err := b.ioctl.run(d.file)
+	err := d.do(b.ioctl)
 	if err == nil && kind != bellIoctl {
 		// The same request goes through this way: write() is not for us.
 		d.bell.Store(bellIoctl)

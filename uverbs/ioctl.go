@@ -147,17 +147,20 @@ func (r *request) run(f kernel.File) error {
 	return err
 }
 
-// call runs a request on the device's file and wraps what goes wrong.
-func (d *Device) call(op string, r *request) error {
-	if d.trace != nil {
-		d.trace.before(r)
+// do runs a request on the device's file, under the eyes of the trace, and
+// returns the bare errno.
+func (d *Device) do(r *request) error {
+	if d.trace == nil {
+		return r.run(d.file)
 	}
+	d.trace.before(r)
 	err := r.run(d.file)
-	if d.trace != nil {
-		d.trace.after(r, err)
-	}
-	return d.failed(op, r, err)
+	d.trace.after(r, err)
+	return err
 }
+
+// call runs a request and wraps what goes wrong.
+func (d *Device) call(op string, r *request) error { return d.failed(op, r, d.do(r)) }
 
 // failed wraps the errno of a request.
 func (d *Device) failed(op string, r *request, err error) error {

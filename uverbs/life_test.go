@@ -142,11 +142,11 @@ func TestDoorbellWays(t *testing.T) {
 		env     string
 		writes  int // at least, of 6 doorbells
 	}{
-		"write":         {0, "", 6},
-		"refused":       {syscall.EACCES, "", 1},
-		"unimplemented": {syscall.ENOSYS, "", 1},
-		"invalid":       {syscall.EINVAL, "", 1},
-		"forbidden":     {0, "1", 0},
+		"write":        {0, "", 6},
+		"refused":      {syscall.EACCES, "", 1},
+		"no such call": {syscall.ENOSYS, "", 1},
+		"invalid":      {syscall.EINVAL, "", 1},
+		"forbidden":    {0, "1", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("GOVERBS_NOWRITE", test.env)
