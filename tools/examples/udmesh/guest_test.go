@@ -2,31 +2,19 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"regexp"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/tools/examples/internal/run"
 )
 
-// The test binary is also the program, so that the test can run several.
-func TestMain(m *testing.M) {
-	if os.Getenv("GOVERBS_EXAMPLE") != "" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { run.Main(m, main) }
 
 // Three nodes: the later ones ping those before them, each pings itself.
 func TestGuestMesh(t *testing.T) {
-	if _, err := uverbs.Devices(); errors.Is(err, uverbs.ErrNoDevices) {
-		t.Skip("declared skip: no RDMA device here; run in the guest: rxevm exec")
-	}
+	run.NeedDevice(t)
 	addrs := []string{"127.0.0.1:7473", "127.0.0.1:7474", "127.0.0.1:7475"}
 	answered := regexp.MustCompile(`(127[^ ]*): ([0-9]+) of 20 pings, [0-9.]+[mµ]?s each`)
 	type started struct {
@@ -35,8 +23,7 @@ func TestGuestMesh(t *testing.T) {
 	}
 	var nodes []started
 	for i := range addrs {
-		cmd := exec.Command(os.Args[0], append([]string{"-listen", addrs[i], "-n", "20"}, addrs[:i+1]...)...)
-		cmd.Env = append(os.Environ(), "GOVERBS_EXAMPLE=1")
+		cmd := run.Program(append([]string{"-listen", addrs[i], "-n", "20"}, addrs[:i+1]...)...)
 		pipe, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -64,18 +51,6 @@ func TestGuestMesh(t *testing.T) {
 				t.Errorf("node %d: %s", i, m[0])
 			}
 		}
-		if err := n.cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- n.cmd.Wait() }()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("node %d ended with %v", i, err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatalf("node %d does not end", i)
-		}
+		run.Interrupt(t, n.cmd)
 	}
 }
