@@ -5,6 +5,7 @@ package kernel
 import (
 	"encoding/binary"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,14 +32,39 @@ func packetPipe(t *testing.T) (r, w int) {
 	return p[0], p[1]
 }
 
-// descriptors counts the open descriptors of the test.
-func descriptors(t *testing.T) int {
+// leftOpen notes the open descriptors. The function that it returns names those
+// opened since then: a count would also move when an earlier test's descriptor
+// closes late.
+func leftOpen(t *testing.T) func() []string {
 	t.Helper()
-	d, err := os.ReadDir("/proc/self/fd")
+	// The runtime opens two of its own for the first file that it polls.
+	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(d)
+	r.Close()
+	w.Close()
+	before := descriptors(t)
+	return func() []string {
+		return slices.DeleteFunc(descriptors(t), func(d string) bool { return slices.Contains(before, d) })
+	}
+}
+
+// descriptors lists the open descriptors, each with what it is open on.
+func descriptors(t *testing.T) []string {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []string
+	for _, n := range names {
+		// That of the reading itself is closed by now.
+		if target, err := os.Readlink("/proc/self/fd/" + n.Name()); err == nil {
+			open = append(open, n.Name()+" "+target)
+		}
+	}
+	return open
 }
 
 // mappedFiles counts the mappings of path in this process.
