@@ -1,0 +1,25 @@
+package mmio
+
+// RequestBarrier stands between requests, in memory, and the doorbell record
+// that hands them to the device. On amd64 stores are visible in the order of the
+// program.
+func RequestBarrier() {}
+
+// RecordBarrier stands between a doorbell record and the store to a register
+// that is mapped uncached. On amd64 stores to uncached memory stay behind those
+// to ordinary memory.
+func RecordBarrier() {}
+
+// StartWC stands between a doorbell record and stores to a register that is
+// mapped write-combining. It is SFENCE.
+func StartWC()
+
+// FlushWC sends stores to a register that is mapped write-combining on their
+// way. It is SFENCE.
+func FlushWC()
+
+//go:noescape
+func storeDoorbell64(p *uint64, v uint64)
+
+//go:noescape
+func copyBlueFlame(dst, src *[64]byte)

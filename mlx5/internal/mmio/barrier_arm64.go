@@ -1,0 +1,27 @@
+package mmio
+
+// RequestBarrier stands between requests, in memory, and the doorbell record
+// that hands them to the device. It is DMB OSHST.
+func RequestBarrier()
+
+// RecordBarrier stands between a doorbell record and the store to a register
+// that is mapped uncached. It is DSB ST.
+func RecordBarrier()
+
+// StartWC stands between a doorbell record and stores to a register that is
+// mapped write-combining. It is DSB ST.
+func StartWC()
+
+// FlushWC sends stores to a register that is mapped write-combining on their
+// way. It is DSB ST.
+func FlushWC()
+
+// ReadBarrier stands between the owner words of completions and their bodies. It
+// is DMB OSHLD.
+func ReadBarrier()
+
+//go:noescape
+func storeDoorbell64(p *uint64, v uint64)
+
+//go:noescape
+func copyBlueFlame(dst, src *[64]byte)
