@@ -36,6 +36,7 @@ type slot struct {
 	bytes uint32
 	op    Opcode
 	state slotState
+	pos   uint16 // in the device's queue; see Place
 }
 
 type slotState uint8

@@ -17,9 +17,10 @@ import (
 // request is committed. The one poller that swaps its word back to zero owns it
 // then, and hands it back in a list, of which the poster takes all at a time.
 type SharedRequests struct {
-	slots []sharedSlot
-	bits  uint // of the slot in a number
-	depth uint32
+	slots  []sharedSlot
+	bits   uint // of the slot in a number
+	depth  uint32
+	places []uint32 // by position, the number of the request there and postedBit; see Place
 
 	mu      sync.Mutex // serialises changes of members
 	members atomic.Pointer[[]*Member]
@@ -183,13 +184,27 @@ func (s *SharedRequests) member(qpn uint32, state *State, at uint32) (found *Mem
 // The poller of that CQ calls it; pollers of other CQs may be in it too.
 func (s *SharedRequests) Complete(qpn uint32, state *State, at, seq uint32, status Status, w *WC) (ep *Endpoint, ok bool) {
 	m := s.member(qpn, state, at)
-	i := seq & (1<<s.bits - 1)
-	if m == nil || seq&postedBit != 0 || i >= uint32(len(s.slots)) {
+	if m == nil || !s.End(qpn, seq, status, w) {
 		return nil, false
+	}
+	if m.closed.Load() {
+		return nil, true
+	}
+	return m.ep, true
+}
+
+// End ends request seq with the given status, for a poller that knows the queue
+// pair that had it, qpn, by other means than Complete. ok is false when no such
+// request is posted. Else id, side, QPN, opcode and length of the request are in
+// w.
+func (s *SharedRequests) End(qpn, seq uint32, status Status, w *WC) (ok bool) {
+	i := seq & (1<<s.bits - 1)
+	if seq&postedBit != 0 || i >= uint32(len(s.slots)) {
+		return false
 	}
 	p := &s.slots[i]
 	if !p.word.CompareAndSwap(seq|postedBit, 0) {
-		return nil, false
+		return false
 	}
 	*w = WC{}
 	w.ID, w.QPN, w.Status, w.Side = p.id, qpn, status, RecvSide
@@ -200,11 +215,7 @@ func (s *SharedRequests) Complete(qpn uint32, state *State, at, seq uint32, stat
 		first := s.ended.Load()
 		p.next = first
 		if s.ended.CompareAndSwap(first, i+1) {
-			break
+			return true
 		}
 	}
-	if m.closed.Load() {
-		return nil, true
-	}
-	return m.ep, true
 }

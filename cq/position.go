@@ -1,0 +1,74 @@
+package cq
+
+import "sync/atomic"
+
+// Some devices hand back no number of 64 bits with a completion, but 16 bits that
+// say where in its work queue the request stood. The ring that places a request
+// enters its position in the table here; the poller finds the request by it.
+
+// Place enters where in the work queue request seq stands: a count of whatever the
+// device counts its queue in, modulo 2^16. It comes after Stage and before Commit,
+// for every request of a queue whose completions are found by position. Positions
+// grow with the requests' numbers, by one at least, and by 2^16 at most over all
+// that are outstanding. Poster's side.
+func (r *Requests) Place(seq uint32, pos uint16) { r.slots[seq&r.mask].pos = pos }
+
+// OldestAt says whether the request at a position is the oldest one outstanding,
+// and none after it has ended, and returns its number: it is to Find what Oldest
+// is to Complete. It is small enough to be inlined into a loop over completions.
+// Poller's side.
+func (r *Requests) OldestAt(pos uint16) (seq uint32, ok bool) {
+	seq = r.head
+	// What is in the slots is the poster's until it is committed, so they are
+	// looked at only if something is.
+	return seq, (atomic.LoadUint32(&r.tail)-seq-1)>>31|r.gaps == 0 && r.slots[seq&r.mask].pos == pos
+}
+
+// Find returns the number of the request at a position. ok is false when no
+// outstanding request stands there: the completion is stale or invented. Poller's
+// side.
+func (r *Requests) Find(pos uint16) (seq uint32, ok bool) {
+	head := r.head
+	n := atomic.LoadUint32(&r.tail) - head
+	if n == 0 {
+		return 0, false
+	}
+	// From the oldest on, positions only grow, and at least as fast as the
+	// numbers. So the request is no further away than its position, and that
+	// far if all before it are short.
+	first := r.slots[head&r.mask].pos
+	d := pos - first
+	if uint32(d) < n && r.slots[(head+uint32(d))&r.mask].pos == pos {
+		return head + uint32(d), true
+	}
+	low, high := uint32(0), min(uint32(d), n)
+	for low < high {
+		if m := (low + high) / 2; r.slots[(head+m)&r.mask].pos-first < d {
+			low = m + 1
+		} else {
+			high = m
+		}
+	}
+	return head + low, low < n && r.slots[(head+low)&r.mask].pos == pos
+}
+
+// Positions makes Place and At work for the positions below n: those of the
+// elements of the device's queue, which are more than the requests where it wants
+// some to spare. It comes before all other calls.
+func (s *SharedRequests) Positions(n int) { s.places = make([]uint32, n) }
+
+// Place enters that request seq stands at a position of the queue, below that of
+// Positions. It comes after Stage and before Commit. Poster's side.
+func (s *SharedRequests) Place(seq uint32, pos uint16) {
+	StoreRelease32(&s.places[pos], seq|postedBit)
+}
+
+// At returns the number of the request that was last placed at a position. ok is
+// false when none was. Whether it is still outstanding, End says. Any poller.
+func (s *SharedRequests) At(pos uint16) (seq uint32, ok bool) {
+	if int(pos) >= len(s.places) {
+		return 0, false
+	}
+	p := atomic.LoadUint32(&s.places[pos])
+	return p &^ postedBit, p != 0
+}
