@@ -1,10 +1,12 @@
 package uverbs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
@@ -15,6 +17,7 @@ import (
 // nor the garbage collector unmaps it. Its methods may be called from any
 // goroutine; what is in the bytes is yours to synchronise.
 type Memory struct {
+	kernel  kernel.Kernel
 	mapping *kernel.Mapping
 	bytes   []byte
 
@@ -24,11 +27,15 @@ type Memory struct {
 }
 
 // MemoryOptions are the choices of Alloc. The zero value, and nil, mean
-// ordinary pages.
+// ordinary pages, wherever the system puts them.
 type MemoryOptions struct {
 	// HugePages asks for pages of the system's huge page size. Alloc fails
 	// when not enough of them were set aside (vm.nr_hugepages).
 	HugePages bool
+	// Node is the NUMA node that the memory is to lie on: Device.NUMANode,
+	// or OnNode of a number. All of it does, or Alloc fails; it touches
+	// every page to make sure. The system does not move the memory later.
+	Node NUMANode
 }
 
 // allocated finds the Memory that a slice lies in, so that it is not unmapped
@@ -48,11 +55,15 @@ func allocOn(k kernel.Kernel, size int, opts *MemoryOptions) (*Memory, error) {
 	if size <= 0 {
 		return nil, invalid("allocate %d bytes: the size must be positive", size)
 	}
-	m, err := k.Alloc(size, opts != nil && opts.HugePages)
-	if err != nil {
-		return nil, fmt.Errorf("goverbs: allocate %d bytes: %w", size, err)
+	var o MemoryOptions
+	if opts != nil {
+		o = *opts
 	}
-	mem := &Memory{mapping: m, bytes: m.Bytes()[:size:size]}
+	m, err := o.alloc(k, size)
+	if err != nil {
+		return nil, fmt.Errorf("goverbs: allocate %d bytes%s: %w", size, o.where(), err)
+	}
+	mem := &Memory{kernel: k, mapping: m, bytes: m.Bytes()[:size:size]}
 	allocated.Lock()
 	defer allocated.Unlock()
 	if allocated.byStart == nil {
@@ -60,6 +71,75 @@ func allocOn(k kernel.Kernel, size int, opts *MemoryOptions) (*Memory, error) {
 	}
 	allocated.byStart[address(mem.bytes)] = mem
 	return mem, nil
+}
+
+// alloc maps memory as the options say.
+func (o *MemoryOptions) alloc(k kernel.Kernel, size int) (*kernel.Mapping, error) {
+	node, placed := o.Node.Number()
+	if placed {
+		if err := checkNode(k.Sysfs(), node); err != nil {
+			return nil, err
+		}
+	}
+	m, err := k.Alloc(size, kernel.AllocOptions{HugePages: o.HugePages, Placed: placed, Node: node})
+	if err != nil {
+		return nil, o.explain(err)
+	}
+	if placed {
+		if err := o.checkPlace(k, m, node); err != nil {
+			m.Unmap()
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// checkPlace makes sure that memory lies where it was asked to.
+func (o *MemoryOptions) checkPlace(k kernel.Kernel, m *kernel.Mapping, node int) error {
+	nodes, err := k.Nodes(m)
+	if err != nil {
+		return o.explain(err)
+	}
+	if nodes[node] == len(m.Bytes()) {
+		return nil
+	}
+	hint := ""
+	if o.HugePages {
+		hint = fmt.Sprintf("; /sys/devices/system/node/node%d/hugepages sets aside huge pages of the node", node)
+	}
+	return fmt.Errorf("%w: of %d bytes %s%s", syscall.ENOMEM, len(m.Bytes()), describeNodes(nodes), hint)
+}
+
+// where says in an error what was asked for besides bytes.
+func (o *MemoryOptions) where() string {
+	s := ""
+	if o.HugePages {
+		s = " in huge pages"
+	}
+	if o.Node != (NUMANode{}) {
+		s += " on " + o.Node.String()
+	}
+	return s
+}
+
+// explain adds the causes that people look for.
+func (o *MemoryOptions) explain(err error) error {
+	_, placed := o.Node.Number()
+	switch {
+	case errors.Is(err, kernel.ErrNotLinux):
+		return fmt.Errorf("%w on this system: Linux has it", ErrNotSupported)
+	case o.HugePages && isErrno(err, syscall.ENOMEM):
+		return fmt.Errorf("%w (vm.nr_hugepages sets huge pages aside)", err)
+	case !placed:
+		return err
+	case isErrno(err, syscall.ENOSYS):
+		return fmt.Errorf("%w: the kernel was built without NUMA: %w", ErrNotSupported, err)
+	case isErrno(err, syscall.EPERM):
+		return fmt.Errorf("%w (container runtimes allow placement with CAP_SYS_NICE)", err)
+	case isErrno(err, syscall.EINVAL):
+		return fmt.Errorf("%w (the process may not use the node: Mems_allowed_list in /proc/self/status says which it may)", err)
+	}
+	return err
 }
 
 // Bytes is the memory, or nil after Close.
@@ -83,6 +163,22 @@ func (m *Memory) Uint64(off int) *atomic.Uint64 {
 		panic(fmt.Sprintf("goverbs: Uint64 at offset %d of %d bytes: want a multiple of 8 inside", off, len(m.bytes)))
 	}
 	return atomicWord(m.bytes[off:])
+}
+
+// Nodes says how many bytes of the memory, in whole pages, lie on which NUMA
+// node. Pages that were not touched yet, nor registered, lie on none.
+func (m *Memory) Nodes() (map[int]int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, fmt.Errorf("goverbs: nodes of memory: %w", os.ErrClosed)
+	}
+	nodes, err := m.kernel.Nodes(m.mapping)
+	if err != nil {
+		o := MemoryOptions{Node: OnNode(0)} // for what may be wrong with nodes
+		return nil, fmt.Errorf("goverbs: nodes of memory of %d bytes: %w", len(m.bytes), o.explain(err))
+	}
+	return nodes, nil
 }
 
 // Close unmaps the memory. Slices of it must not be used afterwards: touching

@@ -22,6 +22,9 @@ type Device struct {
 	// there are a link-local address and 10.0.0.1, 10.0.0.2 and so on by
 	// the device's number.
 	Addrs []netip.Addr
+	// NUMANode is what /sys says of the device's node, NetdevNUMANode of
+	// that of the network device; soft devices have none of their own.
+	NUMANode, NetdevNUMANode string
 	// MTU is the active MTU in bytes; 1024 by default.
 	MTU int
 	// Vectors is the number of completion vectors; 2 by default.

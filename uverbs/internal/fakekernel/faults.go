@@ -19,11 +19,12 @@ const (
 	Events
 	Detach
 	Alloc
+	Nodes
 )
 
 // String names the call.
 func (o Op) String() string {
-	return [...]string{"any call", "open", "ioctl", "write", "map", "events", "detach", "alloc"}[o]
+	return [...]string{"any call", "open", "ioctl", "write", "map", "events", "detach", "alloc", "nodes"}[o]
 }
 
 // A Call is one call across the seam.

@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 func TestFailAt(t *testing.T) {
@@ -27,7 +28,7 @@ func TestFailAt(t *testing.T) {
 	if _, err := k.Open("/dev/infiniband/uverbs0", 0); err != syscall.EMFILE {
 		t.Errorf("open: %v", err)
 	}
-	if _, err := k.Alloc(1, false); err != nil {
+	if _, err := k.Alloc(1, kernel.AllocOptions{}); err != nil {
 		t.Errorf("one failure was asked for: %v", err)
 	}
 }
@@ -98,7 +99,7 @@ func TestLeaks(t *testing.T) {
 	p.asyncEvents()
 	p.channel()
 	p.cq(1)
-	m, err := k.Alloc(100, false)
+	m, err := k.Alloc(100, kernel.AllocOptions{})
 	p.must(err)
 	leaks := strings.Join(k.Leaks(), "\n")
 	for _, want := range []string{

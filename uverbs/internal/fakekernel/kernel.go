@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing/fstest"
 
 	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
@@ -24,7 +25,8 @@ type Kernel struct {
 
 	fds     map[int]*events // event descriptors by number
 	files   map[*file]bool  // open ones
-	allocs  map[*kernel.Mapping]int
+	allocs  map[*kernel.Mapping]*allocation
+	free    map[int]int    // bytes by NUMA node; nil without such
 	rings   map[*ring]bool // mapped and not detached
 	mrs     map[uint32]*mr // of all devices, by index
 	mws     map[uint32]*mw // likewise
@@ -38,7 +40,7 @@ type Kernel struct {
 func New(devices ...Device) *Kernel {
 	k := &Kernel{
 		memlock: math.MaxUint64,
-		fds:     make(map[int]*events), files: make(map[*file]bool), allocs: make(map[*kernel.Mapping]int),
+		fds:     make(map[int]*events), files: make(map[*file]bool), allocs: make(map[*kernel.Mapping]*allocation),
 		rings: make(map[*ring]bool), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
 	}
 	for i, d := range devices {
@@ -102,33 +104,15 @@ func (k *Kernel) find(path string) *device {
 	return nil
 }
 
-// Alloc implements [kernel.Kernel].
-func (k *Kernel) Alloc(n int, hugePages bool) (*kernel.Mapping, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.faults.check(Call{Op: Alloc}); err != nil {
-		return nil, err
-	}
-	m, err := kernel.Host().Alloc(n, hugePages)
-	if err != nil {
-		return nil, err
-	}
-	var counted *kernel.Mapping
-	counted = kernel.NewMapping(m.Bytes(), m.Detach, func() error {
-		k.mu.Lock()
-		delete(k.allocs, counted)
-		k.mu.Unlock()
-		return m.Unmap()
-	})
-	k.allocs[counted] = n
-	return counted, nil
-}
-
 // Sysfs implements [kernel.Kernel].
 func (k *Kernel) Sysfs() fs.FS {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return sysfs(k.devices)
+	files := sysfs(k.devices)
+	if k.free != nil {
+		files["devices/system/node/has_memory"] = &fstest.MapFile{Data: []byte(nodeList(k.free) + "\n"), Mode: 0o444}
+	}
+	return files
 }
 
 // Violations lists what programs did that no correct program does, though the
@@ -157,8 +141,8 @@ func (k *Kernel) Leaks() []string {
 	for r := range k.rings {
 		leaks = append(leaks, fmt.Sprintf("%s of %d bytes is mapped", r.what, len(r.shared)))
 	}
-	for _, n := range k.allocs {
-		leaks = append(leaks, fmt.Sprintf("%d bytes are allocated", n))
+	for _, a := range k.allocs {
+		leaks = append(leaks, fmt.Sprintf("%d bytes are allocated", a.asked))
 	}
 	for _, d := range k.devices {
 		for _, c := range d.contexts {

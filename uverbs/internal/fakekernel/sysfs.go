@@ -30,6 +30,12 @@ func sysfs(devices []*device) fstest.MapFS {
 		put(dir+"/sys_image_guid", "%s", groups(binary.BigEndian.AppendUint64(nil, d.guid)))
 		put(dir+"/fw_ver", "")
 		put(dir+"/parent", "%s", d.Netdev)
+		if d.NUMANode != "" {
+			put(dir+"/device/numa_node", "%s", d.NUMANode)
+		}
+		if d.NetdevNUMANode != "" {
+			put("class/net/"+d.Netdev+"/device/numa_node", "%s", d.NetdevNUMANode)
+		}
 		port := dir + "/ports/1"
 		state, phys := "4: ACTIVE", "5: LinkUp"
 		if !d.up {

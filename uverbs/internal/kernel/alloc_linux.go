@@ -13,9 +13,9 @@ import (
 )
 
 // Alloc implements [Kernel].
-func (linux) Alloc(n int, hugePages bool) (*Mapping, error) {
+func (linux) Alloc(n int, opts AllocOptions) (*Mapping, error) {
 	page, flags := os.Getpagesize(), 0
-	if hugePages {
+	if opts.HugePages {
 		meminfo, err := os.ReadFile("/proc/meminfo")
 		if err != nil {
 			return nil, bare(err)
@@ -33,7 +33,47 @@ func (linux) Alloc(n int, hugePages bool) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.mapping(false), nil
+	if err := prepare(r.b, page, opts); err != nil {
+		r.unmap()
+		return nil, err
+	}
+	m := r.mapping(false)
+	m.page = page
+	return m, nil
+}
+
+// prepare gives fresh memory its rules and its place.
+func prepare(b []byte, page int, opts AllocOptions) error {
+	// A child of a plain fork does not get it. Kernels before 5.12 may
+	// otherwise leave the child the page that the device writes to, and the
+	// parent a copy; later ones copy all that is pinned, during the fork.
+	if err := unix.Madvise(b, unix.MADV_DONTFORK); err != nil {
+		return err
+	}
+	if !opts.Placed {
+		return nil
+	}
+	// Preferred rather than bound: when the node is full, a bound page has
+	// the kernel look for a process to kill.
+	if err := preferNode(b, opts.Node); err != nil {
+		return err
+	}
+	return populate(b, page)
+}
+
+// populate makes pages exist that nobody uses yet.
+func populate(b []byte, page int) error {
+	switch err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err {
+	case unix.EINVAL: // Linux before 5.14
+		for off := 0; off < len(b); off += page {
+			b[off] = 0
+		}
+		return nil
+	case unix.EFAULT: // a huge page that is not there, though reserved
+		return syscall.ENOMEM
+	default:
+		return err
+	}
 }
 
 // hugePageSize finds the default size of huge pages in the text of

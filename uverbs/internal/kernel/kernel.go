@@ -30,12 +30,30 @@ type Kernel interface {
 	Memlock() (limit uint64, exempt bool)
 
 	// Alloc maps n bytes of anonymous, zeroed, page-aligned memory outside
-	// the Go heap. n is rounded up to whole pages. hugePages asks for huge
-	// pages and fails where there are none.
-	Alloc(n int, hugePages bool) (*Mapping, error)
+	// the Go heap, which children of a plain fork do not get. n is rounded
+	// up to whole pages.
+	Alloc(n int, opts AllocOptions) (*Mapping, error)
+
+	// Nodes counts the bytes of a mapping from Alloc by the NUMA node that
+	// they lie on. Pages that do not exist yet are on none. ENOSYS says that
+	// the kernel knows no NUMA, EPERM that the process may not ask.
+	Nodes(m *Mapping) (map[int]int, error)
 
 	// PageSize is the size of a memory page in bytes.
 	PageSize() int
+}
+
+// AllocOptions are the choices of [Kernel.Alloc]. The zero value is ordinary
+// pages, wherever the system puts them.
+type AllocOptions struct {
+	// HugePages asks for huge pages and fails where there are none.
+	HugePages bool
+	// Placed asks for pages of NUMA node Node. They exist when Alloc
+	// returns, on other nodes too if that one is full: [Kernel.Nodes] tells.
+	// EINVAL says that the process may not use the node, or that there is no
+	// such; ENOSYS and EPERM are as from Nodes.
+	Placed bool
+	Node   int
 }
 
 // File is one open uverbs file: a verbs context. Its methods may be called

@@ -218,7 +218,7 @@ func TestUnreachableMappingIsUnmapped(t *testing.T) {
 func TestAlloc(t *testing.T) {
 	k := Host()
 	for _, n := range []int{1, k.PageSize(), k.PageSize() + 1} {
-		m, err := k.Alloc(n, false)
+		m, err := k.Alloc(n, AllocOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestAlloc(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, -1, int(^uint(0) >> 1)} {
-		if m, err := k.Alloc(n, false); err == nil {
+		if m, err := k.Alloc(n, AllocOptions{}); err == nil {
 			m.Unmap()
 			t.Errorf("Alloc(%d) succeeded", n)
 		}
@@ -244,7 +244,7 @@ func TestAlloc(t *testing.T) {
 func TestAllocSurvivesGC(t *testing.T) {
 	var b []byte
 	func() {
-		m, err := Host().Alloc(1, false)
+		m, err := Host().Alloc(1, AllocOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,8 +28,8 @@ func (other) Memlock() (limit uint64, exempt bool) { return math.MaxUint64, fals
 func (other) PageSize() int { return os.Getpagesize() }
 
 // Alloc implements [Kernel].
-func (other) Alloc(n int, hugePages bool) (*Mapping, error) {
-	if hugePages {
+func (other) Alloc(n int, opts AllocOptions) (*Mapping, error) {
+	if opts.HugePages || opts.Placed {
 		return nil, ErrNotLinux
 	}
 	n, ok := roundUp(n, os.Getpagesize())
@@ -38,6 +38,9 @@ func (other) Alloc(n int, hugePages bool) (*Mapping, error) {
 	}
 	return heapMapping(n, os.Getpagesize()), nil
 }
+
+// Nodes implements [Kernel].
+func (other) Nodes(*Mapping) (map[int]int, error) { return nil, ErrNotLinux }
 
 // empty is a file tree with nothing in it.
 type empty struct{}

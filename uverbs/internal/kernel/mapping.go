@@ -1,8 +1,6 @@
 package kernel
 
-import (
-	"sync"
-)
+import "sync"
 
 // Mapping is a range of memory outside the Go heap: device rings or anonymous
 // pages. The addresses stay readable and writable for as long as the Mapping
@@ -11,6 +9,7 @@ import (
 // a fault, provided that it keeps the Mapping alive.
 type Mapping struct {
 	b      []byte
+	page   int // size of its pages in bytes, if from [Kernel.Alloc]
 	detach func() error
 	unmap  func() error
 

@@ -1,0 +1,113 @@
+package uverbs
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// NUMANode is a NUMA node of the machine, or none: the zero value leaves the
+// choice to the system.
+type NUMANode struct {
+	next int // the node's number and 1
+}
+
+// OnNode is the node with a number, from 0. Number -1, which is how Linux says
+// that a device has no node, is the zero value.
+func OnNode(number int) NUMANode { return NUMANode{number + 1} }
+
+// Number is the number of the node; ok is false for the zero value.
+func (n NUMANode) Number() (number int, ok bool) { return n.next - 1, n.next != 0 }
+
+// String names the node.
+func (n NUMANode) String() string {
+	if number, ok := n.Number(); ok {
+		return "node " + strconv.Itoa(number)
+	}
+	return "any node"
+}
+
+// NUMANode is the node that the device is attached to. For a soft device it is
+// that of the network device below. It is the zero value where the system does
+// not say, as on machines with one node, so that it always fits
+// MemoryOptions.Node.
+func (d *Device) NUMANode() NUMANode {
+	sys := d.kernel.Sysfs()
+	dirs := []string{"class/infiniband/" + d.info.Name}
+	if d.info.Netdev != "" {
+		dirs = append(dirs, "class/net/"+d.info.Netdev)
+	}
+	for _, dir := range dirs {
+		if n, err := sysfsValue(sys, path.Join(dir, "device/numa_node"), parseNUMANode); err == nil && n != (NUMANode{}) {
+			return n
+		}
+	}
+	return NUMANode{}
+}
+
+// maxNUMANodes is more than any kernel can be configured for.
+const maxNUMANodes = 1024
+
+// parseNUMANode reads the node of a device; -1 is none.
+func parseNUMANode(b []byte) (NUMANode, error) {
+	if string(b) == "-1" {
+		return NUMANode{}, nil
+	}
+	n, err := parseDecimal(b, 16)
+	if err != nil || n >= maxNUMANodes {
+		return NUMANode{}, malformedText(b, "a NUMA node")
+	}
+	return OnNode(int(n)), nil
+}
+
+// parseNodeList reads a list such as 0-3,7.
+func parseNodeList(b []byte) ([]int, error) {
+	var all []int
+	for part := range bytes.SplitSeq(b, []byte{','}) {
+		from, to, isRange := bytes.Cut(part, []byte{'-'})
+		if !isRange {
+			to = from
+		}
+		first, errFirst := parseDecimal(from, 16)
+		last, errLast := parseDecimal(to, 16)
+		if errFirst != nil || errLast != nil || first > last || last >= maxNUMANodes {
+			return nil, malformedText(b, "a list of NUMA nodes")
+		}
+		for n := first; n <= last; n++ {
+			all = append(all, int(n))
+		}
+	}
+	return all, nil
+}
+
+// checkNode refuses a node that has no memory. Where /sys does not say which
+// have, the kernel decides.
+func checkNode(sys fs.FS, node int) error {
+	const file = "devices/system/node/has_memory"
+	nodes, err := sysfsValue(sys, file, parseNodeList)
+	if node >= 0 && (err != nil || slices.Contains(nodes, node)) {
+		return nil
+	}
+	has := "numbers begin at 0"
+	if err == nil {
+		has = fmt.Sprintf("nodes with memory are %v", nodes)
+	}
+	return fmt.Errorf("%w: %s", ErrInvalid, has)
+}
+
+// describeNodes says how much lies where.
+func describeNodes(nodes map[int]int) string {
+	var parts []string
+	for _, node := range slices.Sorted(maps.Keys(nodes)) {
+		parts = append(parts, fmt.Sprintf("%d are on node %d", nodes[node], node))
+	}
+	if parts == nil {
+		return "none are on any node"
+	}
+	return strings.Join(parts, ", ")
+}
