@@ -13,8 +13,13 @@ type Endpoint struct {
 	// Closed marks the tombstone of a QP that is gone: completions that
 	// still name it are dropped and counted as late.
 	Closed bool
-	// Shared, if not nil, makes this no queue pair but a shared receive
-	// queue; QPN is NoQPN then, and the two above are nil.
+	// Datagram says that the sender of a message is part of its completion.
+	Datagram bool
+	// Shared, if not nil, is a shared receive queue. Where completions of its
+	// receives name the queue pair, as on ConnectX, it is set on the queue
+	// pair, whose Recv is nil then. Where they name the shared queue, as on
+	// soft-RoCE, this is no queue pair at all: QPN is NoQPN, and Send and Recv
+	// are nil.
 	Shared *SharedRequests
 	// Invalidated, if not nil, is told of every key that a message to this
 	// queue pair has invalidated, before its completion is handed out.
@@ -55,6 +60,26 @@ func (t *Endpoints) Get(i uint32) *Endpoint {
 		return nil
 	}
 	return (*s)[i].Load()
+}
+
+// View is what Get looks into, for a poller that looks up many. What is entered
+// later may not be in it: take it after the completions were seen to be there.
+func (t *Endpoints) View() EndpointView {
+	if s := t.slots.Load(); s != nil {
+		return EndpointView{*s}
+	}
+	return EndpointView{}
+}
+
+// EndpointView is the result of [Endpoints.View]: use it for one batch.
+type EndpointView struct{ slots []atomic.Pointer[Endpoint] }
+
+// Get returns the Endpoint of user index i, or nil.
+func (v EndpointView) Get(i uint32) *Endpoint {
+	if uint64(i) >= uint64(len(v.slots)) {
+		return nil
+	}
+	return v.slots[i].Load()
 }
 
 // Reserve takes a free user index; ok is false when all are taken. 0 is never

@@ -170,6 +170,12 @@ func (r *Requests) Complete(seq uint32, status Status, w *WC) (show, ok bool) {
 	return show, true
 }
 
+// Posted says whether request seq is outstanding: posted, and not ended. Poller's
+// side.
+func (r *Requests) Posted(seq uint32) bool {
+	return seq-r.head < atomic.LoadUint32(&r.tail)-r.head && r.slots[seq&r.mask].state != slotFree
+}
+
 // advance moves the head over ended requests.
 func (r *Requests) advance(head uint32) {
 	tail := atomic.LoadUint32(&r.tail)

@@ -1,10 +1,6 @@
 package cq
 
-import (
-	"slices"
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // SharedRequests remembers what was posted to a shared receive queue until its
 // completions come. It is to such a queue what [Requests] is to a QP's own, with
@@ -22,8 +18,12 @@ type SharedRequests struct {
 	depth  uint32
 	places []uint32 // by position, the number of the request there and postedBit; see Place
 
-	mu      sync.Mutex // serialises changes of members
-	members atomic.Pointer[[]*Member]
+	// Members are the queue pairs that take their receives from the queue.
+	Members
+	// Repost, if not nil, puts the request at a position in line again, which
+	// the device gave back as it was: it could not use its memory yet. Set it
+	// before the first request is posted. Any goroutine calls it.
+	Repost func(pos uint16)
 
 	// What the poster and the pollers write is on cache lines of their own.
 	_      [64]byte
@@ -57,7 +57,6 @@ func NewSharedRequests(depth uint32) *SharedRequests {
 		s.slots[i-1].seq = i - 1
 		s.free = append(s.free, i-1)
 	}
-	s.members.Store(new([]*Member))
 	return s
 }
 
@@ -111,69 +110,6 @@ func (s *SharedRequests) Rollback(n uint32) {
 	s.staged = s.staged[:keep]
 }
 
-// A Member is a queue pair that takes its receives from a shared queue.
-type Member struct {
-	ep     *Endpoint
-	state  *State // of the CQ on which its receives complete
-	since  uint32
-	closed atomic.Bool
-}
-
-// Join makes a queue pair a member. Its receives complete on the CQ that state
-// belongs to, on which so many completions were added so far: see
-// [CompletionRing.Produced]. The queue pair can receive only afterwards. Any
-// goroutine.
-func (s *SharedRequests) Join(ep *Endpoint, state *State, produced uint32) *Member {
-	m := &Member{ep: ep, state: state, since: produced}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old := *s.members.Load()
-	// Sorted by QPN, and of one QPN the newest last.
-	at, _ := slices.BinarySearchFunc(old, ep.QPN+1, compareQPN)
-	members := slices.Insert(slices.Clone(old), at, m)
-	s.members.Store(&members)
-	return m
-}
-
-func compareQPN(m *Member, qpn uint32) int { return int(int64(m.ep.QPN) - int64(qpn)) }
-
-// Close marks a member as the tombstone of a queue pair that is gone: requests
-// that still complete on it end unheard of. Any goroutine.
-func (m *Member) Close() { m.closed.Store(true) }
-
-// Remove takes out a closed member. No completion that names it may be left in
-// its CQ. Any goroutine.
-func (s *SharedRequests) Remove(m *Member) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	members := slices.DeleteFunc(slices.Clone(*s.members.Load()), func(o *Member) bool { return o == m })
-	s.members.Store(&members)
-}
-
-// member finds whom completion number at, counted as CompletionRing.Produced
-// does, on the CQ of state belongs to, from its QPN. A QPN may have been used
-// again: what was added to the CQ before a queue pair was made is not its own.
-func (s *SharedRequests) member(qpn uint32, state *State, at uint32) (found *Member) {
-	all := *s.members.Load()
-	i, n := 0, len(all)
-	for i < n {
-		if h := int(uint(i+n) >> 1); all[h].ep.QPN < qpn {
-			i = h + 1
-		} else {
-			n = h
-		}
-	}
-	for ; i < len(all) && all[i].ep.QPN == qpn; i++ {
-		m := all[i]
-		// The oldest takes what no other does: its beginning may be so long
-		// ago that the numbers have wrapped.
-		if m.state == state && (found == nil || int32(at-m.since) >= 0) {
-			found = m
-		}
-	}
-	return found
-}
-
 // Complete ends request seq with the given status, as completion number at of
 // the CQ of state says that queue pair qpn has. ok is false when no such request
 // is posted, or no such queue pair takes its receives from here: the completion
@@ -183,7 +119,7 @@ func (s *SharedRequests) member(qpn uint32, state *State, at uint32) (found *Mem
 //
 // The poller of that CQ calls it; pollers of other CQs may be in it too.
 func (s *SharedRequests) Complete(qpn uint32, state *State, at, seq uint32, status Status, w *WC) (ep *Endpoint, ok bool) {
-	m := s.member(qpn, state, at)
+	m := s.Member(qpn, state, at)
 	if m == nil || !s.End(qpn, seq, status, w) {
 		return nil, false
 	}
@@ -193,17 +129,28 @@ func (s *SharedRequests) Complete(qpn uint32, state *State, at, seq uint32, stat
 	return m.ep, true
 }
 
+// posted is the slot that request seq would stand in, or nil if there is none.
+func (s *SharedRequests) posted(seq uint32) *sharedSlot {
+	i := seq & (1<<s.bits - 1)
+	if seq&postedBit != 0 || i >= uint32(len(s.slots)) {
+		return nil
+	}
+	return &s.slots[i]
+}
+
+// Posted says whether request seq is outstanding. Any poller.
+func (s *SharedRequests) Posted(seq uint32) bool {
+	p := s.posted(seq)
+	return p != nil && p.word.Load() == seq|postedBit
+}
+
 // End ends request seq with the given status, for a poller that knows the queue
 // pair that had it, qpn, by other means than Complete. ok is false when no such
 // request is posted. Else id, side, QPN, opcode and length of the request are in
 // w.
 func (s *SharedRequests) End(qpn, seq uint32, status Status, w *WC) (ok bool) {
-	i := seq & (1<<s.bits - 1)
-	if seq&postedBit != 0 || i >= uint32(len(s.slots)) {
-		return false
-	}
-	p := &s.slots[i]
-	if !p.word.CompareAndSwap(seq|postedBit, 0) {
+	p := s.posted(seq)
+	if p == nil || !p.word.CompareAndSwap(seq|postedBit, 0) {
 		return false
 	}
 	*w = WC{}
@@ -214,7 +161,7 @@ func (s *SharedRequests) End(qpn, seq uint32, status Status, w *WC) (ok bool) {
 	for {
 		first := s.ended.Load()
 		p.next = first
-		if s.ended.CompareAndSwap(first, i+1) {
+		if s.ended.CompareAndSwap(first, seq&(1<<s.bits-1)+1) {
 			return true
 		}
 	}
