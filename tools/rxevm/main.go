@@ -165,6 +165,7 @@ func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
 	fs.StringVar(&g.arch, "arch", "amd64", "guest `architecture`: "+strings.Join(archNames(), ", "))
 	fs.IntVar(&g.cpus, "smp", 2, "`number` of guest CPUs; more than the host's cores make it slower")
 	fs.IntVar(&g.memMiB, "mem", 1024, "guest memory in `MiB`")
+	fs.IntVar(&g.nodes, "numa", 1, "`number` of NUMA nodes to share memory and CPUs out among")
 	fs.StringVar(&g.with, "with", "", "`rdma-core` adds a busybox shell, ibverbs-utils, perftest, rdma and ip")
 	fs.Func("module", "load another kernel `module`, for instance mlx5_ib (repeat for more)", func(s string) error {
 		g.modules = append(g.modules, s)
@@ -216,6 +217,12 @@ func (g *guestFlags) check() error {
 	}
 	if g.memMiB < 256 || g.memMiB > 1<<20 {
 		return bad("-mem %d: the guest's memory is from 256 MiB to 1 TiB", g.memMiB)
+	}
+	if g.nodes < 1 || g.nodes > 8 || g.memMiB/g.nodes < 128 {
+		return bad("-numa %d: from 1 to 8 nodes of 128 MiB or more", g.nodes)
+	}
+	if g.cpus%g.nodes != 0 {
+		return bad("-numa %d: the nodes get the same number of CPUs, and -smp %d is no multiple", g.nodes, g.cpus)
 	}
 	if g.timeout <= 0 {
 		return bad("-timeout %v: must be more than 0", g.timeout)

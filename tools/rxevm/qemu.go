@@ -22,6 +22,7 @@ type machine struct {
 	arch   string
 	cpus   int
 	memMiB int
+	nodes  int // NUMA nodes; 0 is 1
 	kvm    bool
 	// loud asks for all kernel messages on the console instead of warnings only.
 	loud bool
@@ -57,12 +58,11 @@ func (m machine) commandLine() string {
 // args are the emulator's arguments. initrd is a path; port is the number of an inherited socket.
 // No network card, no default devices, no configuration files, no display.
 func (m machine) args(t hostTool, kernel, initrd string, port int) []string {
-	a := []string{"-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot",
-		"-smp", strconv.Itoa(m.cpus), "-m", strconv.Itoa(m.memMiB),
+	a := append(m.nodeArgs(), "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot",
 		"-kernel", kernel, "-initrd", initrd, "-append", m.commandLine(),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
-		"-chardev", "socket,id=port,fd=" + strconv.Itoa(port),
-		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port,name=" + portName}
+		"-chardev", "socket,id=port,fd="+strconv.Itoa(port),
+		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=port,name="+portName)
 	switch {
 	case m.arch == "arm64" && m.kvm:
 		a = append(a, "-machine", "virt,gic-version=host", "-accel", "kvm", "-cpu", "host")
@@ -77,6 +77,22 @@ func (m machine) args(t hostTool, kernel, initrd string, port int) []string {
 		for _, d := range []string{"usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"} {
 			a = append(a, "-L", filepath.Join(t.root, d))
 		}
+	}
+	return a
+}
+
+// nodeArgs are the emulator's arguments for CPUs and memory. Each NUMA node has its part of both: a
+// socket, since the kernel warns of nodes that share a cache.
+func (m machine) nodeArgs() []string {
+	n := max(m.nodes, 1)
+	a := []string{"-smp", fmt.Sprintf("%d,sockets=%d", m.cpus, n), "-m", strconv.Itoa(m.memMiB - m.memMiB%n)}
+	if n == 1 {
+		return a
+	}
+	for i := range n {
+		first, next := m.cpus/n*i, m.cpus/n*(i+1)
+		a = append(a, "-object", fmt.Sprintf("memory-backend-ram,id=node%d,size=%dM", i, m.memMiB/n),
+			"-numa", fmt.Sprintf("node,nodeid=%d,memdev=node%d,cpus=%d-%d", i, i, first, next-1))
 	}
 	return a
 }
