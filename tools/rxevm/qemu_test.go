@@ -1,0 +1,35 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// Nodes share the guest's memory and CPUs out, and QEMU is told the sum.
+func TestNUMANodes(t *testing.T) {
+	for _, tt := range []struct {
+		m    machine
+		want []string
+	}{
+		{machine{arch: "amd64", cpus: 2, memMiB: 1023, nodes: 2}, []string{
+			"-smp 2,sockets=2 -m 1022 ",
+			"-object memory-backend-ram,id=node0,size=511M -numa node,nodeid=0,memdev=node0,cpus=0-0 ",
+			"-object memory-backend-ram,id=node1,size=511M -numa node,nodeid=1,memdev=node1,cpus=1-1 ",
+		}},
+		{machine{arch: "arm64", cpus: 6, memMiB: 1024, nodes: 2}, []string{"memdev=node0,cpus=0-2 ", "memdev=node1,cpus=3-5 "}},
+		{machine{arch: "amd64", cpus: 2, memMiB: 1023, nodes: 1}, []string{"-smp 2,sockets=1 -m 1023 "}},
+		{machine{arch: "amd64", cpus: 2, memMiB: 1023}, []string{"-smp 2,sockets=1 -m 1023 "}},
+	} {
+		got := strings.Join(tt.m.args(hostTool{}, "vmlinuz", "initrd", 4), " ") + " "
+		for _, want := range tt.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%+v: %q is not in\n%s", tt.m, want, got)
+			}
+		}
+		if alone := tt.m.nodes <= 1; alone == strings.Contains(got, "-numa") {
+			t.Errorf("%+v: %s", tt.m, got)
+		}
+	}
+}
