@@ -8,7 +8,7 @@ import "testing"
 // ends. Linux has a better one.
 func guarded(tb testing.TB, n int, high bool) []byte {
 	const margin = 512
-	all := make([]byte, n+2*margin)
+	all := aligned(n + 2*margin)
 	for i := range all {
 		all[i] = 0x5c
 	}

@@ -1,0 +1,201 @@
+package mlx5
+
+import (
+	"errors"
+	"math/bits"
+
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/mlx5/internal/mmio"
+)
+
+// CQ is the completion queue of a ConnectX. It is a [cq.CompletionRing]: one
+// goroutine at a time calls its methods, Empty, Produced, ReturnShared and
+// EventTaken excepted.
+type CQ struct {
+	consumer
+	decode decoder
+	arm    *arm
+}
+
+var _ cq.CompletionRing = (*CQ)(nil)
+
+const maxCQEntries = 1 << 24
+
+// CQConfig is what a completion queue is made of.
+type CQConfig struct {
+	// Buffer is the memory of the entries: [CQEntries] of them. The kernel
+	// wants it to begin at a page. It is ordinary write-back memory of the
+	// process, outside of the Go heap, and has to stay readable and writable as
+	// long as the CQ is used. It may be replaced by other pages at any time, if
+	// State says Closed before.
+	Buffer []byte
+	// Record is the doorbell record: 8 bytes at a multiple of 8, in memory of
+	// the same kind.
+	Record []byte
+	// UAR is the page whose register arms the queue. Nil if it is never armed.
+	UAR []byte
+	// EntrySize is 64 or 128 bytes.
+	EntrySize int
+	// Endpoints finds queue pairs by their user index: CQE version 1.
+	Endpoints *cq.Endpoints
+	// Numbers finds them by QPN, where the device has CQE version 0. One of
+	// the two is nil.
+	Numbers *cq.Members
+	// State is the queue's.
+	State *cq.State
+	// Timestamps: completions have one, in ticks of the device's clock or,
+	// if the kernel was asked for that, as [RealTime] reads it.
+	Timestamps bool
+	// Ethernet: the ports of the device are RoCE ports.
+	Ethernet bool
+	// IgnoreOverrun: the kernel was told that the device shall not compare its
+	// own index with the consumer's. Then completions that are not polled in
+	// time are overwritten, and the program sees to it that none is.
+	IgnoreOverrun bool
+	// Scatter, if not nil, stores data that the device left in the completion
+	// of the request at a position of its queue to that request's buffers. It
+	// returns [cq.StatusLocalLength] if they are too small. It must not keep
+	// data. Queue pairs made without that feature need none.
+	Scatter func(ep *cq.Endpoint, side cq.Side, pos uint16, data []byte) cq.Status
+	// SignatureError, if not nil, is told of protection errors of signature
+	// keys, inside Poll. They end no request.
+	SignatureError func(SignatureErrorCQE)
+}
+
+// CQEntries is the number of entries of a queue for depth completions, as the
+// kernel rounds it: one at least stays free.
+func CQEntries(depth int) int {
+	return 1 << bits.Len(uint(max(depth, 1)))
+}
+
+// NewCQ makes a completion queue of memory, which it fills: before the kernel is
+// told of it.
+func NewCQ(c CQConfig) (*CQ, error) {
+	cons, dec, arm, err := c.parts()
+	if err != nil {
+		return nil, err
+	}
+	return &CQ{consumer: cons, decode: dec, arm: arm}, nil
+}
+
+func (c *CQConfig) parts() (consumer, decoder, *arm, error) {
+	fail := func(err error) (consumer, decoder, *arm, error) { return consumer{}, decoder{}, nil, err }
+	if c.State == nil || (c.Endpoints == nil) == (c.Numbers == nil) {
+		return fail(errors.New("mlx5: a completion queue needs a State, and either Endpoints or Numbers"))
+	}
+	ring, err := newCQRing(c.Buffer, c.EntrySize)
+	if err != nil {
+		return fail(err)
+	}
+	record, err := newRecord(c.Record)
+	if err != nil {
+		return fail(err)
+	}
+	arm, err := newArm(c.UAR)
+	if err != nil {
+		return fail(err)
+	}
+	d := decoder{
+		endpoints: c.Endpoints, numbers: c.Numbers, state: c.State,
+		ethernet: c.Ethernet, wide: c.EntrySize == 128, scatter: c.Scatter, signature: c.SignatureError,
+	}
+	if c.Timestamps {
+		d.stampMask = ^uint64(0)
+	}
+	return consumer{ring: ring, record: record, state: c.State, overrun: c.IgnoreOverrun}, d, arm, nil
+}
+
+// Poll decodes at most len(wcs) completions into wcs and returns how many, and
+// whether it has read all that were there. Completions that cannot belong to a
+// posted request are dropped and counted in the State, as are those of closed
+// QPs; quiet requests that succeeded are dropped in silence, so n may be less than
+// what was read. What wcs holds from n on is not defined.
+//
+// The entries of the batch go back to the device in one store at the end, unless
+// the State says by then that the queue is closed. A Poll reads one lap of the
+// ring at most.
+func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
+	next := q.next
+	lap := next + q.Capacity()
+	for {
+		// First the owner words, so that the loads of entries that are not in
+		// the cache overlap, then the bodies.
+		limit := min(uint32(len(wcs)-n), lap-next)
+		end := q.scan(next, next+limit)
+		all := end-next == limit
+		mmio.ReadBarrier()
+		if q.decode.endpoints != nil {
+			n = q.bodies(next, end, wcs, n)
+		} else {
+			for ; next != end; next++ {
+				if q.decode.end(&q.ring, next, &wcs[n]) {
+					n++
+				}
+			}
+		}
+		next = end
+		if !all {
+			drained = true
+			break
+		}
+		if n == len(wcs) || next == lap {
+			drained = !q.owned(next)
+			break
+		}
+	}
+	if next != q.next {
+		q.give(next)
+	}
+	return n, drained
+}
+
+// bodies decodes the entries from index next to end, all of which are
+// software's, for CQE version 1. They come behind the first n completions in wcs;
+// it returns how many there are then.
+func (q *CQ) bodies(next, end uint32, wcs []cq.WC, n int) int {
+	view := q.decode.endpoints.View()
+	state, stamps := q.state, q.decode.stampMask
+	for ; next != end; next++ {
+		e := q.ring.entry(next)
+		w := &wcs[n]
+		last := e.last()
+		ep := view.Get(e.userIndex.Uint32() & low24)
+		qpn := e.opcodeQPN.Uint32() & low24
+		if ep != nil && !ep.Closed && ep.QPN == qpn && last&formatMask == 0 {
+			opcode := byte(last) >> 4
+			if opcode == cqeRequester {
+				if r := ep.Send; r != nil && r.Belongs(state) {
+					if seq, ok := r.OldestAt(uint16(last >> 16)); ok {
+						if r.EndOldest(seq, w) {
+							w.Timestamp = e.timestamp.Uint64() & stamps
+							n++
+						}
+						continue
+					}
+				}
+			} else if opcode <= cqeSendImm {
+				if r := ep.Recv; r != nil && r.Belongs(state) {
+					if seq, ok := r.OldestAt(uint16(last >> 16)); ok {
+						r.EndOldest(seq, w)
+						n++
+						w.Timestamp = e.timestamp.Uint64() & stamps
+						e.received(opcode, w)
+						if ep.Datagram {
+							q.decode.datagram(e, w)
+						}
+						continue
+					}
+				}
+			}
+		}
+		if q.decode.end(&q.ring, next, w) {
+			n++
+		}
+	}
+	return n
+}
+
+// ReturnShared ends the receives of shared queues whose completions are in the
+// ring, so that their slots are not lost with it. The queue is closed, so that
+// the device adds no more. Any goroutine may call it, also beside Poll.
+func (q *CQ) ReturnShared() { q.decode.returnShared(&q.consumer) }

@@ -1,0 +1,288 @@
+package mlx5
+
+import (
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/cq"
+)
+
+// decoder makes work completions of CQEs. It holds what was chosen when the queue
+// was made.
+type decoder struct {
+	endpoints *cq.Endpoints // by user index; nil for CQE version 0
+	numbers   *cq.Members   // by QPN; nil for version 1
+	state     *cq.State
+	stampMask uint64 // all bits if completions are stamped, else none
+	ethernet  bool
+	wide      bool // there are 64 bytes before each CQE
+	scatter   func(ep *cq.Endpoint, side cq.Side, pos uint16, data []byte) cq.Status
+	signature func(SignatureErrorCQE)
+
+	// What the slow path hands on, and what it works on: out of the heap's
+	// and the device's reach.
+	own  cqe
+	data [64]byte
+}
+
+// end ends the request that entry number at of the ring r belongs to. It says
+// whether w holds a completion for the program. It is the slow and complete way:
+// the loops over completions go round it where they can.
+//
+//go:noinline
+func (d *decoder) end(r *cqRing, at uint32, w *cq.WC) bool {
+	// The device may write to the entry at any time: it is read once.
+	*d.own.bytes() = *r.entry(at).bytes()
+	if before := r.before(at); before != nil && d.own.opcodeAndMore&formatMask == formatInline64 {
+		d.data = *before
+	}
+	return d.endOwn(at, w)
+}
+
+// endOwn is end of an entry that stands in d.own and, if its format says that
+// there is data before it, in d.data.
+func (d *decoder) endOwn(at uint32, w *cq.WC) bool {
+	e := &d.own
+	side, status := cq.RecvSide, cq.StatusSuccess
+	switch e.opcodeAndMore >> 4 {
+	case cqeRequester:
+		side = cq.SendSide
+	case cqeWriteImm, cqeSend, cqeSendImm, cqeSendInvalidate:
+	case cqeRequesterError:
+		side = cq.SendSide
+		status = e.status()
+	case cqeResponderError:
+		status = e.status()
+	case cqeSignatureError:
+		return d.signatureError()
+	default:
+		// A resize that nobody asked for, tag matching, what nobody knows.
+		d.drop(false)
+		return false
+	}
+	format := e.opcodeAndMore & formatMask
+	if format == formatCompressed {
+		d.drop(false)
+		return false
+	}
+	ep, late := d.endpoint(at)
+	if ep == nil || ep.QPN != e.opcodeQPN.Uint32()&low24 {
+		d.drop(false)
+		return false
+	}
+	pos := e.counter.Uint16()
+	if side == cq.RecvSide && ep.Shared != nil {
+		return d.endShared(ep, late, pos, status, w)
+	}
+	if late {
+		d.drop(true)
+		return false
+	}
+	r := ep.Side(side)
+	if r == nil || !r.Belongs(d.state) {
+		d.drop(false)
+		return false
+	}
+	seq, ok := r.Find(pos)
+	if ok && format != 0 && status == cq.StatusSuccess {
+		if ok = r.Posted(seq); ok {
+			status = d.copyOut(ep, side, pos)
+		}
+	}
+	if !ok {
+		d.drop(false)
+		return false
+	}
+	show, ok := r.Complete(seq, status, w)
+	if !ok {
+		d.drop(false)
+		return false
+	}
+	d.fill(ep, status, w)
+	return show
+}
+
+// endShared is endOwn for a receive of a shared queue.
+func (d *decoder) endShared(ep *cq.Endpoint, late bool, pos uint16, status cq.Status, w *cq.WC) bool {
+	e, s := &d.own, ep.Shared
+	seq, ok := s.At(pos)
+	if !ok || !s.Posted(seq) {
+		d.drop(false)
+		return false
+	}
+	if status == cq.StatusRemoteAborted && VendorSyndrome(e.vendorSyndrome()) == VendorODPFault && s.Repost != nil {
+		// No failure: the pages are on their way, the receive stays posted.
+		s.Repost(pos)
+		return false
+	}
+	if e.opcodeAndMore&formatMask != 0 && status == cq.StatusSuccess && !late {
+		status = d.copyOut(ep, cq.RecvSide, pos)
+	}
+	if !s.End(ep.QPN, seq, status, w) || late {
+		d.drop(late)
+		return false
+	}
+	d.fill(ep, status, w)
+	return true
+}
+
+// endpoint finds whom d.own, which is entry number at, belongs to. late says that
+// it is gone.
+func (d *decoder) endpoint(at uint32) (ep *cq.Endpoint, late bool) {
+	if d.numbers != nil {
+		m := d.numbers.Member(d.own.opcodeQPN.Uint32()&low24, d.state, at)
+		if m == nil {
+			return nil, false
+		}
+		return m.Endpoint(), m.Closed()
+	}
+	ep = d.endpoints.Get(d.own.userIndex.Uint32() & low24)
+	return ep, ep != nil && ep.Closed
+}
+
+// fill adds to w, which has what the request knows, what d.own says.
+func (d *decoder) fill(ep *cq.Endpoint, status cq.Status, w *cq.WC) {
+	e := &d.own
+	if status != cq.StatusSuccess {
+		if e.opcodeAndMore>>4 >= cqeRequesterError {
+			w.VendorErr = uint32(e.vendorSyndrome())
+		}
+		return
+	}
+	w.Timestamp = e.timestamp.Uint64() & d.stampMask
+	if w.Side == cq.RecvSide {
+		e.received(e.opcodeAndMore>>4, w)
+		if e.opcodeAndMore>>4 == cqeSendInvalidate {
+			invalidated(ep, e, w)
+		}
+		if ep.Datagram {
+			d.datagram(e, w)
+		}
+	}
+}
+
+// received fills in what a successful receive has, from an entry with the given
+// opcode. The length of a message is at most that of the receive that took it,
+// which is in w, so that a program may slice its buffer by it; a write's length
+// has no such bound. Every field is read once.
+func (e *cqe) received(opcode byte, w *cq.WC) {
+	n := e.byteCount.Uint32()
+	if opcode == cqeWriteImm {
+		w.Opcode, w.Bytes = cq.OpRecvWriteImm, n
+	} else {
+		w.Bytes = min(w.Bytes, n)
+	}
+	if opcode&1 != 0 { // with immediate data: a write or a send
+		w.SetImm(e.imm.Uint32())
+	}
+}
+
+// invalidated fills in the key that a message took away. It stands apart because
+// it calls what is not known here.
+//
+//go:noinline
+func invalidated(ep *cq.Endpoint, e *cqe, w *cq.WC) {
+	key := e.imm.Uint32()
+	w.SetInvalidatedRKey(key)
+	if ep.Invalidated != nil {
+		ep.Invalidated(key)
+	}
+}
+
+// datagram fills in where a datagram came from. On Ethernet there is no LID, and
+// the service level is the priority of the VLAN tag, if there is one: the bits
+// where InfiniBand has it tell the kind of packet there.
+func (d *decoder) datagram(e *cqe, w *cq.WC) {
+	flags := e.flagsRQPN.Uint32()
+	w.SrcQPN = flags & low24
+	if flags>>grhShift&grhMask != 0 {
+		w.Flags |= cq.FlagGRH
+	}
+	if !d.ethernet {
+		w.SLID, w.SL = e.slid.Uint16(), uint8(flags>>slShift&slMask)
+	} else if e.headers&1 != 0 {
+		w.SL = uint8(e.vlan.Uint16() >> 13)
+	}
+}
+
+// copyOut puts the data that the device left in the entry where the request at
+// pos wants it, and returns what becomes of the request.
+func (d *decoder) copyOut(ep *cq.Endpoint, side cq.Side, pos uint16) cq.Status {
+	e := &d.own
+	n, room := e.byteCount.Uint32(), uint32(64)
+	if side == cq.SendSide && atomicOpcode(SendOpcode(e.opcodeQPN[0])) {
+		n = 8
+	}
+	if e.opcodeAndMore&formatMask == formatInline32 {
+		room = 32
+		copy(d.data[:], e.bytes()[:32])
+	}
+	switch {
+	case d.scatter == nil || room == 64 && !d.wide:
+		// The data is not where it was asked for, and nobody said that it
+		// could be here.
+		return cq.StatusGeneral
+	case n > room:
+		return cq.StatusLocalLength
+	}
+	return d.scatter(ep, side, pos, d.data[:n])
+}
+
+// signatureError hands on d.own, which ends no request.
+func (d *decoder) signatureError() bool {
+	s, err := ParseSignatureErrorCQE(d.own.bytes())
+	if err != nil || d.signature == nil {
+		d.drop(false)
+		return false
+	}
+	d.signature(s)
+	return false
+}
+
+// The error CQE, struct mlx5_err_cqe, has its own bytes 54 and 55 where others
+// have the end of the timestamp.
+
+func (e *cqe) vendorSyndrome() byte { return e.timestamp[6] }
+
+func (e *cqe) status() cq.Status { return Syndrome(e.timestamp[7]).Status() }
+
+// drop counts a completion that the program does not see; late says that its
+// queue pair was closed. It stands apart because counting takes a locked
+// instruction.
+//
+//go:noinline
+func (d *decoder) drop(late bool) {
+	if late {
+		d.state.Late.Add(1)
+	} else {
+		d.state.Stray.Add(1)
+	}
+}
+
+// returnShared ends the receives of shared queues whose completions c has not
+// given back. It may run beside the poller, so it keeps off what that works on.
+func (d *decoder) returnShared(c *consumer) {
+	first := atomic.LoadUint32(&c.given)
+	end := c.scan(first, first+c.Capacity())
+	own := decoder{endpoints: d.endpoints, numbers: d.numbers, state: d.state}
+	for i := first; i != end; i++ {
+		own.returnOne(&c.ring, i)
+	}
+}
+
+func (d *decoder) returnOne(r *cqRing, at uint32) {
+	e := &d.own
+	*e.bytes() = *r.entry(at).bytes()
+	switch e.opcodeAndMore >> 4 {
+	case cqeWriteImm, cqeSend, cqeSendImm, cqeSendInvalidate, cqeResponderError:
+	default:
+		return
+	}
+	ep, _ := d.endpoint(at)
+	if ep == nil || ep.Shared == nil || ep.QPN != e.opcodeQPN.Uint32()&low24 {
+		return
+	}
+	if seq, ok := ep.Shared.At(e.counter.Uint16()); ok {
+		var w cq.WC
+		ep.Shared.End(ep.QPN, seq, cq.StatusFlushed, &w)
+	}
+}

@@ -1,0 +1,12 @@
+//go:build !(armbe || arm64be || m68k || mips || mips64 || mips64p32 || ppc || ppc64 || s390 || s390x || shbe || sparc || sparc64)
+
+package mlx5
+
+import "math/bits"
+
+// A word that the device shares is big-endian, as this machine's are not. These
+// translate what is loaded and stored in one piece.
+
+func fromBE32(v uint32) uint32 { return bits.ReverseBytes32(v) }
+func toBE32(v uint32) uint32   { return bits.ReverseBytes32(v) }
+func toBE64(v uint64) uint64   { return bits.ReverseBytes64(v) }
