@@ -1,6 +1,9 @@
 package cq
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // SharedRequests remembers what was posted to a shared receive queue until its
 // completions come. It is to such a queue what [Requests] is to a QP's own, with
@@ -8,15 +11,18 @@ import "sync/atomic"
 // that take their receives from the queue, so several pollers work on it at a
 // time.
 //
-// A request stands in a slot. Its number is the slot and, above it, how often the
-// slot was used, in 31 bits. A slot goes from the poster to the pollers when its
-// request is committed. The one poller that swaps its word back to zero owns it
-// then, and hands it back in a list, of which the poster takes all at a time.
+// A request stands in a slot. Its number is the slot in sharedBits bits and, above
+// it, how often the slot was used, 31 bits in all. A slot goes from the poster to
+// the pollers when its request is committed. The one poller that swaps its word
+// back to zero owns it then, and hands it back in a list, of which the poster takes
+// all at a time.
+//
+// Slots never move and numbers never change their form, whatever becomes of the
+// depth: pollers may be at work on requests that are older than it.
 type SharedRequests struct {
-	slots  []sharedSlot
-	bits   uint // of the slot in a number
-	depth  uint32
-	places []uint32 // by position, the number of the request there and postedBit; see Place
+	blocks atomic.Pointer[[]*sharedBlock] // of slots
+	depth  atomic.Uint32                  // the poster writes it
+	places []uint32                       // by position, the number of the request there and postedBit; see Place
 
 	// Members are the queue pairs that take their receives from the queue.
 	Members
@@ -29,6 +35,8 @@ type SharedRequests struct {
 	_      [64]byte
 	free   []uint32 // slots that can be staged
 	staged []uint32 // slots that are staged and not committed
+	spare  []uint32 // slots that no request may stand in while the depth is what it is
+	made   uint32   // how many slots there are
 	_      [64]byte
 	ended  atomic.Uint32 // the list of slots that pollers gave back: the first, plus one
 	_      [60]byte
@@ -42,31 +50,83 @@ type sharedSlot struct {
 	word  atomic.Uint32 // the number of the request that is posted, and postedBit; or 0
 }
 
-// postedBit is in the word of a slot whose request is posted. Numbers have the
-// bits below it.
-const postedBit = 1 << 31
+// sharedBlock is so many slots that are made together.
+type sharedBlock [64]sharedSlot
+
+const (
+	// postedBit is in the word of a slot whose request is posted. Numbers have
+	// the bits below it.
+	postedBit = 1 << 31
+
+	sharedBits = 20
+	// MaxSharedDepth is how many requests a shared receive queue can take at a
+	// time.
+	MaxSharedDepth = 1 << sharedBits
+)
 
 // NewSharedRequests makes the table of a shared receive queue that takes depth requests
-// at a time.
+// at a time, MaxSharedDepth at most.
 func NewSharedRequests(depth uint32) *SharedRequests {
-	s := &SharedRequests{depth: depth, slots: make([]sharedSlot, depth), free: make([]uint32, 0, depth), staged: make([]uint32, 0, depth)}
-	for uint64(1)<<s.bits < uint64(depth) {
-		s.bits++
-	}
-	for i := depth; i > 0; i-- {
-		s.slots[i-1].seq = i - 1
-		s.free = append(s.free, i-1)
-	}
+	s := &SharedRequests{}
+	s.blocks.Store(new([]*sharedBlock))
+	s.grow(depth)
 	return s
 }
 
-// Depth is how many requests the queue takes at a time.
-func (s *SharedRequests) Depth() int { return int(s.depth) }
+// slot is a slot that was made.
+func (s *SharedRequests) slot(i uint32) *sharedSlot {
+	const n = uint32(len(sharedBlock{}))
+	return &(*s.blocks.Load())[i/n][i%n]
+}
+
+// grow makes the depth a greater one. Poster's side.
+func (s *SharedRequests) grow(depth uint32) {
+	n := depth - s.depth.Load()
+	// Neither list may grow where requests are posted and ended.
+	s.free, s.staged = slices.Grow(s.free, int(depth)-len(s.free)), slices.Grow(s.staged, int(depth)-len(s.staged))
+	back := min(n, uint32(len(s.spare)))
+	s.free = append(s.free, s.spare[uint32(len(s.spare))-back:]...)
+	s.spare = s.spare[:uint32(len(s.spare))-back]
+	blocks := slices.Clone(*s.blocks.Load())
+	for n -= back; uint32(len(blocks)*len(sharedBlock{})) < s.made+n; {
+		blocks = append(blocks, new(sharedBlock))
+	}
+	s.blocks.Store(&blocks)
+	first := s.made
+	s.made += n
+	for i := s.made; i > first; i-- { // the first is the next to be used
+		s.slot(i - 1).seq = i - 1
+		s.free = append(s.free, i-1)
+	}
+	s.depth.Store(depth)
+}
+
+// Resize changes how many requests the queue takes at a time. Those that are staged
+// or posted stay what they are. It does nothing and returns false when they are more
+// than depth. Poster's side.
+func (s *SharedRequests) Resize(depth uint32) bool {
+	was := s.depth.Load()
+	switch room := uint32(s.Room()); {
+	case depth < was-room:
+		return false
+	case depth > was:
+		s.grow(depth)
+	default:
+		keep := room - (was - depth)
+		s.spare = append(s.spare, s.free[keep:]...)
+		s.free = s.free[:keep]
+		s.depth.Store(depth)
+	}
+	return true
+}
+
+// Depth is how many requests the queue takes at a time. Any goroutine may call it.
+func (s *SharedRequests) Depth() int { return int(s.depth.Load()) }
 
 // Room is how many more requests can be staged now. Poster's side.
 func (s *SharedRequests) Room() int {
 	if s.ended.Load() != 0 {
-		for i := s.ended.Swap(0); i != 0; i = s.slots[i-1].next {
+		for i := s.ended.Swap(0); i != 0; i = s.slot(i - 1).next {
 			s.free = append(s.free, i-1)
 		}
 	}
@@ -80,7 +140,7 @@ func (s *SharedRequests) Stage(id uint64, op Opcode, bytes uint32, quiet bool) (
 	i := s.free[len(s.free)-1]
 	s.free = s.free[:len(s.free)-1]
 	s.staged = append(s.staged, i)
-	p := &s.slots[i]
+	p := s.slot(i)
 	p.id, p.bytes = id, bytes
 	return p.seq, true
 }
@@ -89,9 +149,9 @@ func (s *SharedRequests) Stage(id uint64, op Opcode, bytes uint32, quiet bool) (
 // see them. Poster's side.
 func (s *SharedRequests) Commit() {
 	for _, i := range s.staged {
-		p := &s.slots[i]
+		p := s.slot(i)
 		seq := p.seq
-		p.seq = (seq + 1<<s.bits) &^ postedBit
+		p.seq = (seq + 1<<sharedBits) &^ postedBit
 		p.word.Store(seq | postedBit)
 	}
 	s.staged = s.staged[:0]
@@ -131,11 +191,13 @@ func (s *SharedRequests) Complete(qpn uint32, state *State, at, seq uint32, stat
 
 // posted is the slot that request seq would stand in, or nil if there is none.
 func (s *SharedRequests) posted(seq uint32) *sharedSlot {
-	i := seq & (1<<s.bits - 1)
-	if seq&postedBit != 0 || i >= uint32(len(s.slots)) {
+	i := seq & (1<<sharedBits - 1)
+	const n = uint32(len(sharedBlock{}))
+	blocks := *s.blocks.Load()
+	if seq&postedBit != 0 || i/n >= uint32(len(blocks)) {
 		return nil
 	}
-	return &s.slots[i]
+	return &blocks[i/n][i%n]
 }
 
 // Posted says whether request seq is outstanding. Any poller.
@@ -161,7 +223,7 @@ func (s *SharedRequests) End(qpn, seq uint32, status Status, w *WC) (ok bool) {
 	for {
 		first := s.ended.Load()
 		p.next = first
-		if s.ended.CompareAndSwap(first, seq&(1<<s.bits-1)+1) {
+		if s.ended.CompareAndSwap(first, seq&(1<<sharedBits-1)+1) {
 			return true
 		}
 	}
