@@ -65,6 +65,18 @@ func (q *RQ) Publish() { q.publish() }
 // they stay, since a message may be on its way into them.
 func (q *RQ) Rollback(n uint32) { q.rollback(min(n, q.staged)) }
 
+// TakeOver makes q, which is new, go on where old stopped: the driver has moved what
+// was published there to q's ring, and what was Put there since is put here. There
+// is room for it. Nothing uses old afterwards.
+func (q *RQ) TakeOver(old *RQ) {
+	for i := old.next - old.staged; i != old.next; i++ {
+		*q.ring.recv(q.next) = *old.ring.recv(i)
+		n := min(q.maxSGE, old.maxSGE)
+		copy(q.ring.sges(q.next, abi.SizeofRxeRecvWQE, n), old.ring.sges(i, abi.SizeofRxeRecvWQE, n))
+		q.advance()
+	}
+}
+
 // Capacity is how many receives the ring holds.
 func (q *RQ) Capacity() int { return q.capacity() }
 
