@@ -13,6 +13,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
 )
 
+// Closing a queue pair gives the receives back that its unpolled completions
+// hold, also when its number is used again at once; so does closing the CQ.
 func TestSRQTombstone(t *testing.T) {
 	p := newPool(t, fakekernel.Device{ReuseQPN: true})
 	p.post(t, 1, 2, 3, 4)
@@ -66,6 +68,8 @@ func TestSRQTombstone(t *testing.T) {
 	}
 }
 
+// A CQ that is resized in between still tells a queue pair from the one that had
+// its number before.
 func TestSRQResizedCQ(t *testing.T) {
 	p := newPool(t, fakekernel.Device{ReuseQPN: true})
 	for i := range uint64(40) { // the positions are past those of a new ring
@@ -105,6 +109,11 @@ func TestSRQResizedCQ(t *testing.T) {
 	}
 }
 
+// Beside a poller, a queue pair is closed and another made that gets the same
+// number and shares the same SRQ and CQ, over and over. Every message that comes
+// to a live one is heard once, with the id of its receive; no receive is lost.
+//
+// GOVERBS_ROUNDS sets how often.
 func TestSRQNumbersUsedAgain(t *testing.T) {
 	usual := 10000
 	if raceDetector {
@@ -246,6 +255,8 @@ func TestSRQNumbersUsedAgain(t *testing.T) {
 	t.Logf("%d rounds, %d messages: %d heard, %d late", rounds, sent, heard.Load(), s.Late)
 }
 
+// roundsOr is how often a test that costs much goes round: GOVERBS_ROUNDS in the
+// environment, or usual.
 func roundsOr(t *testing.T, usual int) int {
 	t.Helper()
 	s := os.Getenv("GOVERBS_ROUNDS")
@@ -259,11 +270,13 @@ func roundsOr(t *testing.T, usual int) int {
 	return n
 }
 
+// unposted is how many receives the device has not taken.
 func unposted(s *SRQ) uint32 {
 	b := s.mapping.Bytes()
 	return (native.Uint32(b[128:]) - native.Uint32(b[256:])) & native.Uint32(b[4:])
 }
 
+// Two pollers, one poster, many senders.
 func TestSRQPollers(t *testing.T) {
 	p := newPool(t, fakekernel.Device{})
 	const total = 4000
