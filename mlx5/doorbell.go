@@ -1,0 +1,154 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/mlx5/internal/mmio"
+)
+
+// A doorbell record is 8 bytes of ordinary memory in which the device reads how
+// far a queue has got: two big-endian words of which a queue pair uses the first
+// for its receives and the second for its sends, and a shared receive queue the
+// first alone. They count on past the size of the queue, modulo 2^16.
+const (
+	recordBytes = 8
+	recordRecv  = 0
+	recordSend  = 1
+)
+
+// doorbellMode is how a register is mapped and what it takes.
+type doorbellMode uint8
+
+const (
+	doorbellNone doorbellMode = iota
+	doorbellUncached
+	doorbellCombining
+	doorbellBlueFlame
+)
+
+// Doorbell is a register of a UAR page at which send queues tell the device that
+// they have new requests. Make it with [UncachedDoorbell], [CombiningDoorbell] or
+// [BlueFlame], of the memory that [UAR.Register] says.
+type Doorbell struct {
+	mem  []byte
+	reg  *uint64 // the first 8 bytes
+	mode doorbellMode
+}
+
+// UncachedDoorbell is a register, of 8 bytes at least, in a page that is mapped
+// uncached (MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC). Any number of send queues may share
+// it: a doorbell is one store. It works on every host.
+func UncachedDoorbell(register []byte) (*Doorbell, error) {
+	return newDoorbell(register, recordBytes, doorbellUncached)
+}
+
+// CombiningDoorbell is a register, of 8 bytes at least, in a page that is mapped
+// write-combining, of which send queues are to use no more than 8 bytes, so that
+// any number of them may share it: register 0 of a context without dynamic UARs
+// is one, and all others that it gives to several queue pairs.
+func CombiningDoorbell(register []byte) (*Doorbell, error) {
+	return newDoorbell(register, recordBytes, doorbellCombining)
+}
+
+// BlueFlame is a whole register, of the size that the context says
+// ([Context.BlueFlameBytes]), in a page that is mapped write-combining
+// (MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF). A lone small request goes to the device with
+// its doorbell, which saves it the reading of the request. It belongs to one send
+// queue.
+func BlueFlame(register []byte) (*Doorbell, error) {
+	n := len(register)
+	if n < 2*blockBytes || n > adapterPage || n&(n-1) != 0 {
+		return nil, fmt.Errorf("mlx5: a BlueFlame register of %d bytes: it is a power of two from %d to %d, two halves of whole blocks: "+
+			"pass as many bytes as the context says", n, 2*blockBytes, adapterPage)
+	}
+	return newDoorbell(register, blockBytes, doorbellBlueFlame)
+}
+
+func newDoorbell(register []byte, align int, mode doorbellMode) (*Doorbell, error) {
+	if len(register) < recordBytes {
+		return nil, fmt.Errorf("mlx5: a doorbell register of %d bytes: it has %d at least", len(register), recordBytes)
+	}
+	reg, off := wordAt(register, align)
+	if off != 0 {
+		return nil, fmt.Errorf("mlx5: a doorbell register %d bytes past a multiple of %d: map the UAR at a page and take the register's offset from the context",
+			off, align)
+	}
+	return &Doorbell{mem: register, reg: reg, mode: mode}, nil
+}
+
+// bell is a send queue's use of its register.
+type bell struct {
+	reg  *uint64
+	mode doorbellMode
+	// BlueFlame: the two halves take turns, so that the one that is on its way
+	// is not touched.
+	mem  []byte
+	half uint32
+	at   uint32
+}
+
+func (d *Doorbell) bell() bell {
+	b := bell{reg: d.reg, mode: d.mode}
+	if d.mode == doorbellBlueFlame {
+		b.mem, b.half = d.mem, uint32(len(d.mem)/2)
+	}
+	return b
+}
+
+// ring tells the device of the requests up to the one whose WQE begins at pos of
+// the ring mem and has so many blocks. alone says that it is the only new one.
+func (b *bell) ring(mem []byte, pos, blocks uint32, alone bool) {
+	first := binary.NativeEndian.Uint64(mem[pos:])
+	if b.mode == doorbellUncached {
+		mmio.RecordBarrier()
+		mmio.StoreDoorbell64(b.reg, first)
+		return
+	}
+	mmio.StartWC()
+	switch {
+	case b.mode == doorbellCombining:
+		mmio.StoreDoorbell64(b.reg, first)
+	case alone && segments(mem[pos:]) > 1 && blocks<<blockShift <= b.half:
+		for i := range blocks {
+			from := (pos + i<<blockShift) & uint32(len(mem)-1)
+			to := b.at + i<<blockShift
+			mmio.CopyBlueFlame((*[blockBytes]byte)(b.mem[to:]), (*[blockBytes]byte)(mem[from:]))
+		}
+		b.at ^= b.half
+	default:
+		mmio.StoreDoorbell64(b.word(), first)
+		b.at ^= b.half
+	}
+	mmio.FlushWC()
+}
+
+// word is the first 8 bytes of the half whose turn it is.
+func (b *bell) word() *uint64 {
+	w, _ := wordAt(b.mem[b.at:], blockBytes)
+	return w
+}
+
+// segments is how many segments the WQE at the start of wqe says it has.
+func segments(wqe []byte) uint32 { return uint32(wqe[7] & maxSegments) }
+
+// recordWord finds a word of the doorbell record in mem and sets it to 0.
+func recordWord(mem []byte, word int) (*uint32, error) {
+	if len(mem) != recordBytes {
+		return nil, fmt.Errorf("mlx5: a doorbell record of %d bytes: it has %d", len(mem), recordBytes)
+	}
+	r, off := recordAt(mem)
+	if off != 0 {
+		return nil, fmt.Errorf("mlx5: a doorbell record %d bytes past a multiple of %d: take it from Records", off, recordBytes)
+	}
+	cq.StoreRelease32(&r[word], 0)
+	return &r[word], nil
+}
+
+// storeRecord writes a count to a word of a doorbell record, after all requests
+// that it covers.
+func storeRecord(word *uint32, count uint32) {
+	mmio.RequestBarrier()
+	cq.StoreRelease32(word, toBE32(count&0xffff))
+}

@@ -1,0 +1,260 @@
+package mlx5
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/goverbs/goverbs/cq"
+)
+
+// SQ is the send queue of a queue pair. It is a [cq.SendRing]: one goroutine at a
+// time uses it. Publish rings the doorbell; no system call is needed.
+type SQ struct {
+	mem []byte // of the ring
+	// Positions of the ring are bytes, free-running, modulo 2^32.
+	mask      uint32 // bytes of the ring less one
+	next      uint32 // block at which the next request begins, free-running
+	published uint32 // next, when Publish was last called
+	last      uint32 // block at which the last request begins
+	staged    uint32 // requests between the two
+
+	qpn        uint32
+	operations Operations
+	maxSGE     int
+	maxInline  int
+	addresses  *AddressVectors // nil unless the queue sends datagrams
+
+	// fence is in the control segment of the next request, what it was at
+	// published beside it.
+	fence, publishedFence uint8
+
+	record   *uint32
+	bell     bell
+	requests *cq.Requests
+}
+
+var _ cq.SendRing = (*SQ)(nil)
+
+// SQConfig is what a send queue is made of.
+type SQConfig struct {
+	// Memory is the ring, as many bytes as Size says: zero, at a multiple of
+	// 64.
+	Memory []byte
+	// Record is the doorbell record of the queue pair, 8 bytes. The send
+	// queue has the second word of it.
+	Record []byte
+	// Doorbell is the register at which it rings.
+	Doorbell *Doorbell
+	// QPN is the number of the queue pair.
+	QPN uint32
+	// Size is what SizeSend computed.
+	Size SendSize
+	// Requests is the table of what is posted to the queue, of no more
+	// requests at a time than Size says.
+	Requests *cq.Requests
+	// Addresses has the address vectors of datagrams, whose numbers stand in
+	// requests as AH: UD only.
+	Addresses *AddressVectors
+}
+
+// NewSQ makes the send queue of a queue pair that was just created or reset.
+func NewSQ(c SQConfig) (*SQ, error) {
+	s := c.Size
+	switch {
+	case s.Requests == 0:
+		return nil, fmt.Errorf("mlx5: a send queue of no requests: it has no memory and nothing to do")
+	case len(c.Memory) != s.Bytes || s.Bytes&(s.Bytes-1) != 0 || uint32(s.Bytes) != s.Blocks*blockBytes:
+		return nil, fmt.Errorf("mlx5: %d bytes for a send queue of %d blocks: it takes %d", len(c.Memory), s.Blocks, uint64(s.Blocks)*blockBytes)
+	case uint64(s.Requests)*uint64(s.RequestBytes) > uint64(s.Bytes) || s.mostBytes() > min(s.RequestBytes, maxSegments*segmentBytes):
+		return nil, fmt.Errorf("mlx5: a send queue of %d bytes for %d requests of %d elements or %d bytes inline: take the size from SizeSend",
+			s.Bytes, s.Requests, s.MaxSGE, s.MaxInline)
+	case c.QPN >= cq.NoQPN:
+		return nil, fmt.Errorf("mlx5: a send queue of QP %#x: queue pairs have 24 bits", c.QPN)
+	case c.Doorbell == nil:
+		return nil, fmt.Errorf("mlx5: a send queue without a doorbell")
+	case c.Requests == nil || c.Requests.Depth() > int(s.Requests):
+		return nil, fmt.Errorf("mlx5: a send queue of %d requests needs a table of what is posted, of no more", s.Requests)
+	case (c.Addresses != nil) != (s.Transport == UD):
+		return nil, fmt.Errorf("mlx5: a send queue of %v: address vectors are for UD, which cannot do without", s.Transport)
+	}
+	if _, off := wordAt(c.Memory, blockBytes); off != 0 {
+		return nil, fmt.Errorf("mlx5: the memory of the send queue starts %d bytes past a multiple of %d: allocate whole pages", off, blockBytes)
+	}
+	record, err := recordWord(c.Record, recordSend)
+	if err != nil {
+		return nil, err
+	}
+	return &SQ{
+		mem:        c.Memory,
+		mask:       uint32(s.Bytes) - 1,
+		qpn:        c.QPN,
+		operations: s.Operations,
+		maxSGE:     int(s.MaxSGE),
+		maxInline:  int(s.MaxInline),
+		addresses:  c.Addresses,
+		record:     record,
+		bell:       c.Doorbell.bell(),
+		requests:   c.Requests,
+	}, nil
+}
+
+// segment returns the 16 bytes at a position.
+func (q *SQ) segment(pos uint32) *[segmentBytes]byte {
+	return (*[segmentBytes]byte)(q.mem[pos&q.mask:])
+}
+
+// Put writes r to the next blocks. The caller has checked that there is room, and
+// that the operation and the lengths are allowed; what the queue was not made for
+// panics instead of overwriting other requests.
+//
+// Elements of length 0 are left out, as the device would take them for 2^31 bytes.
+// Of an atomic's element 8 bytes are used, whatever its length. A datagram whose
+// address handle is not there any more goes to no port.
+func (q *SQ) Put(r *cq.SendRequest) {
+	if !q.operations.Has(r.Op) {
+		panic("mlx5: Put: an operation that the send queue was not made for")
+	}
+	op := &sendOps[r.Op]
+	begin := q.next << blockShift
+	pos := begin + controlBytes
+	if q.addresses != nil {
+		pos = q.putAddress(pos, r)
+	}
+	immediate := r.Imm&op.imm | r.InvalidateRKey&op.invalidate
+	control := q.fence
+	q.fence = 0
+	switch op.form {
+	case formPlain:
+	case formRemote:
+		pos = q.putSegment(pos, r.RemoteAddr, uint64(r.RKey)<<32)
+	case formAtomic:
+		pos = q.putAtomic(pos, r)
+	default:
+		immediate, pos = q.putWindow(pos, r)
+		q.fence = ctrlSmallFence
+	}
+	if op.form > formRemote {
+		// It has no data, or has written it.
+	} else if r.Flags&cq.Inline != 0 {
+		if len(r.Data) > q.maxInline {
+			panic("mlx5: Put: more inline data than the send queue was made for")
+		}
+		if len(r.Data) != 0 {
+			pos = q.putInline(pos, r.Data)
+		}
+	} else {
+		if len(r.SGEs) > q.maxSGE {
+			panic("mlx5: Put: more elements than the send queue was made for")
+		}
+		for i := range r.SGEs {
+			if e := &r.SGEs[i]; e.Length != 0 {
+				putPointer(q.segment(pos), e.Length, e.LKey, e.Addr)
+				pos += pointerBytes
+			}
+		}
+	}
+	if r.Flags&cq.Fence != 0 {
+		control = ctrlFence
+	}
+	if r.Flags&cq.Unsignaled == 0 {
+		control |= ctrlSignal
+	}
+	if r.Flags&cq.Solicited != 0 {
+		control |= ctrlSolicited
+	}
+	bytes := pos - begin
+	first := uint64(uint16(q.next))<<40 | uint64(op.opcode)<<32 | uint64(q.qpn<<8|bytes>>segmentShift)
+	q.putSegment(begin, first, uint64(control)<<32|uint64(immediate))
+	q.requests.Place(requestNumber(r.WRID), uint16(q.next))
+	q.last = q.next
+	q.next += (bytes + blockBytes - 1) >> blockShift
+	q.staged++
+}
+
+// putInline writes an inline segment of data, which is not empty, at pos and
+// returns where it ends.
+func (q *SQ) putInline(pos uint32, data []byte) uint32 {
+	n := uint32(len(data))
+	at := pos & q.mask
+	binary.BigEndian.PutUint32(q.mem[at:], n|inlineMark)
+	if done := copy(q.mem[at+inlineHeader:], data); done < len(data) {
+		copy(q.mem, data[done:])
+	}
+	return pos + (inlineHeader+n+segmentBytes-1)&^(segmentBytes-1)
+}
+
+// putAtomic writes the remote address, the operands and the element of an atomic.
+func (q *SQ) putAtomic(pos uint32, r *cq.SendRequest) uint32 {
+	compare := uint64(0)
+	if r.Op == cq.OpCompareSwap {
+		compare = r.Compare
+	}
+	pos = q.putSegment(pos, r.RemoteAddr, uint64(r.RKey)<<32)
+	pos = q.putSegment(pos, r.Operand, compare)
+	if len(r.SGEs) > 1 {
+		panic("mlx5: Put: more elements than an atomic has")
+	}
+	for i := range r.SGEs {
+		if e := &r.SGEs[i]; e.Length != 0 {
+			putPointer(q.segment(pos), atomicOperands, e.LKey, e.Addr)
+			pos += pointerBytes
+		}
+	}
+	return pos
+}
+
+// putAddress writes the address vector of a datagram.
+func (q *SQ) putAddress(pos uint32, r *cq.SendRequest) uint32 {
+	a := q.addresses.get(r.AH)
+	first := q.segment(pos)
+	copy(first[:], a[:])
+	binary.BigEndian.PutUint64(first[:8], uint64(r.QKey)<<32)
+	binary.BigEndian.PutUint32(first[8:], r.DestQPN|extendedAV)
+	copy(q.segment(pos + 16)[:], a[16:])
+	copy(q.segment(pos + 32)[:], a[32:])
+	return pos + addressBytes
+}
+
+// Publish hands all that was Put to the device: it writes the doorbell record and
+// rings.
+func (q *SQ) Publish() {
+	n := q.staged
+	if n == 0 {
+		return
+	}
+	storeRecord(q.record, q.next)
+	q.bell.ring(q.mem, q.last<<blockShift&q.mask, q.next-q.last, n == 1)
+	q.published, q.publishedFence, q.staged = q.next, q.fence, 0
+}
+
+// Rollback takes the last n requests back. Published ones are the device's: they
+// stay.
+func (q *SQ) Rollback(n uint32) {
+	keep := q.staged - min(n, q.staged)
+	// Requests do not say where the one before begins, so this goes over those
+	// that stay.
+	q.next, q.last, q.fence = q.published, q.published, q.publishedFence
+	for range keep {
+		q.last = q.next
+		wqe := q.segment(q.next << blockShift)
+		q.next += (segments(wqe[:])*segmentBytes + blockBytes - 1) >> blockShift
+		q.fence = 0
+		if wqe[3] == opcodeUMR {
+			q.fence = ctrlSmallFence
+		}
+	}
+	q.staged = keep
+}
+
+// Reset begins anew, after the queue pair was reset: the device counts from 0
+// again. Nothing may be outstanding or staged.
+func (q *SQ) Reset() {
+	q.next, q.published, q.last, q.staged = 0, 0, 0, 0
+	q.fence, q.publishedFence = 0, 0
+	cq.StoreRelease32(q.record, 0)
+}
+
+// Empty says whether all that was posted has ended. The device says that by
+// completions alone, so the end of unsignalled requests shows with that of a
+// signalled one after them. Any goroutine may call it.
+func (q *SQ) Empty() bool { return q.requests.Idle() }
