@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"sync"
@@ -13,41 +12,60 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// events is an event descriptor on the Go runtime's poller.
+// events is an event descriptor. It joins the Go runtime's poller with the first
+// ReadWait: the poller would wake a thread of the program for every record,
+// though a completion channel's records are waited for elsewhere.
 type events struct {
-	f  *os.File
 	fd int
 
 	// mu is read-locked around every non-blocking read of fd: such a read
 	// goes past f, whose own lock a parked ReadWait holds.
 	mu     sync.RWMutex
+	f      *os.File // of fd, once on the poller
 	closed bool
 }
 
-// newEvents takes over taken. It works on a duplicate, because an os.File can
-// not give a descriptor back, and the caller keeps taken when this fails.
-func newEvents(taken int) (*events, error) {
+// newEvents takes over fd; the caller keeps it when this fails.
+func newEvents(fd int) (*events, error) {
 	// The kernel makes event descriptors blocking. A descriptor must be
 	// non-blocking before it meets os.NewFile, which looks once.
-	if err := unix.SetNonblock(taken, true); err != nil {
+	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, err
 	}
-	fd, err := unix.FcntlInt(uintptr(taken), unix.F_DUPFD_CLOEXEC, 0)
+	if err := pollable(fd); err != nil {
+		return nil, err
+	}
+	unix.CloseOnExec(fd)
+	return &events{fd: fd}, nil
+}
+
+// pollable fails when epoll refuses fd: it would block a thread in every wait,
+// and could not be woken by Close.
+func pollable(fd int) error {
+	set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	e := &events{f: os.NewFile(uintptr(fd), "infinibandevent"), fd: fd}
-	// A descriptor that epoll refuses would block a thread in every
-	// ReadWait and could not be woken by Close.
-	if err := e.f.SetReadDeadline(time.Time{}); err != nil {
-		e.f.Close()
-		if errors.Is(err, os.ErrNoDeadline) {
-			return nil, ErrNotPollable
-		}
-		return nil, bare(err)
+	defer unix.Close(set)
+	err = unix.EpollCtl(set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+	if err == unix.EPERM {
+		return ErrNotPollable
 	}
-	closeFD(taken)
-	return e, nil
+	return err
+}
+
+// parking puts the descriptor on the runtime's poller, once.
+func (e *events) parking() (*os.File, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		// Package os has an unexported error here.
+		return nil, os.ErrClosed
+	}
+	if e.f == nil {
+		e.f = os.NewFile(uintptr(e.fd), "infinibandevent")
+	}
+	return e.f, nil
 }
 
 // Read implements [EventFile].
@@ -76,7 +94,11 @@ func (e *events) Read(p []byte) (int, error) {
 
 // ReadWait implements [EventFile].
 func (e *events) ReadWait(p []byte) (int, error) {
-	n, err := e.f.Read(p)
+	f, err := e.parking()
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.Read(p)
 	if err != nil {
 		return 0, bare(err)
 	}
@@ -85,13 +107,11 @@ func (e *events) ReadWait(p []byte) (int, error) {
 
 // SetReadDeadline implements [EventFile].
 func (e *events) SetReadDeadline(t time.Time) error {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	if e.closed {
-		// Package os has an unexported error here.
-		return os.ErrClosed
+	f, err := e.parking()
+	if err != nil {
+		return err
 	}
-	return bare(e.f.SetReadDeadline(t))
+	return bare(f.SetReadDeadline(t))
 }
 
 // FD implements [EventFile].
@@ -101,6 +121,14 @@ func (e *events) FD() int { return e.fd }
 func (e *events) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	switch {
+	case e.closed:
+		return os.ErrClosed
+	case e.f == nil:
+		e.closed = true
+		closeFD(e.fd)
+		return nil
+	}
 	e.closed = true
 	return bare(e.f.Close())
 }
