@@ -262,7 +262,7 @@ func (qp *QP) claim(op string, overrun bool) error {
 	if qp.srq != nil && qp.srq.claims[qp.recvCQ] == 0 {
 		// However many queue pairs share it, no more of its receives can
 		// complete than it has.
-		all = append(all, claim{qp.recvCQ, qp.srq.shared.Depth(), "SRQ"})
+		all = append(all, claim{qp.recvCQ, qp.srq.claimed, "SRQ"})
 	}
 	for i, c := range all {
 		if c.cq.claimCredits(c.n) {

@@ -143,7 +143,7 @@ func (q *RecvQueue) Flush() error {
 // ended says whether the queue takes nothing more.
 func (q *RecvQueue) ended() bool {
 	if q.srq != nil {
-		return q.srq.closing.Load()
+		return q.srq.closing.Load() || q.srq.lost != nil
 	}
 	return q.qp.ending.Load()
 }
@@ -162,8 +162,10 @@ func (q *RecvQueue) refuse(n uint32) error {
 	err := q.err
 	q.err = nil
 	switch {
-	case q.srq != nil && q.ended():
+	case q.srq != nil && q.srq.closing.Load():
 		err = os.ErrClosed
+	case q.srq != nil && q.srq.lost != nil:
+		err = q.srq.lost
 	case q.ended():
 		err = q.qp.whyEnding()
 	case err == nil && n == 0:

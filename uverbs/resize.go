@@ -24,8 +24,8 @@ type resize struct {
 // When ctx ends before the poller came by, nothing has changed.
 //
 // It fails with ErrCQFull when the queue pairs that complete on the queue need
-// more. On soft-RoCE, kernels before 6.0.3 damage completions that are in the
-// queue at that moment.
+// more. On soft-RoCE it needs a kernel whose rings can be exchanged without harm:
+// Linux 6.0.3, or one before 5.14.
 func (q *CQ) Resize(ctx context.Context, depth int) error {
 	undo, err := q.claimDepth(depth)
 	if err != nil {
@@ -97,6 +97,9 @@ func (q *CQ) claimDepth(depth int) (undo func(), err error) {
 	if depth < q.committed {
 		return nil, fmt.Errorf("goverbs: %s: resize CQ to %d: %w: its queue pairs may have %d completions outstanding", d.info.Name, depth, ErrCQFull, q.committed)
 	}
+	if err := d.exchangesRings("resize CQ"); err != nil {
+		return nil, err
+	}
 	old := q.depth
 	q.depth = min(q.depth, depth)
 	return func() {
@@ -159,6 +162,41 @@ func (q *CQ) lost(err error) error {
 		q.state.Set(cq.Dead)
 	}
 	return err
+}
+
+// exchangesRings says why the ring of a queue cannot be replaced on this kernel. In
+// the versions between these two soft-RoCE does not stop copying a ring that is not
+// empty (resize_finish in drivers/infiniband/sw/rxe/rxe_queue.c), with a lock held:
+// the machine hangs. Distributions that have mended theirs are refused too: their
+// version does not tell.
+func (d *Device) exchangesRings(op string) error {
+	v := kernelVersion(d.kernel.Release())
+	if abi.RdmaDriverID(d.driver) != abi.RDMA_DRIVER_RXE || v.less(version{5, 14, 0}) || !v.less(version{6, 0, 3}) {
+		return nil
+	}
+	return fmt.Errorf("goverbs: %s: %s: %w: soft-RoCE of Linux 5.14 up to 6.0.2 hangs the machine on it, this is %s: it needs 6.0.3", d.info.Name, op, ErrNotSupported, d.kernel.Release())
+}
+
+// version is a kernel's: major, minor and patch.
+type version [3]int
+
+func (v version) less(w version) bool { return slices.Compare(v[:], w[:]) < 0 }
+
+// kernelVersion reads the numbers at the beginning of a release, such as
+// "6.1.0-57-amd64". What is not there counts as 0.
+func kernelVersion(release string) (v version) {
+	for i := range v {
+		n := 0
+		for n < len(release) && n < 5 && '0' <= release[n] && release[n] <= '9' {
+			v[i] = v[i]*10 + int(release[n]-'0')
+			n++
+		}
+		if n == 0 || n == len(release) || release[n] != '.' {
+			break
+		}
+		release = release[n+1:]
+	}
+	return v
 }
 
 // Moderate lets the device wait with an event until count completions are there

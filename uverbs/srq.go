@@ -35,8 +35,10 @@ type SRQ struct {
 	sge     int
 	closing atomic.Bool
 	calls   sync.Mutex // one call to the kernel at a time, and Close after it
+	lost    error      // why there is no ring any more; the poster's
 
-	claims map[*CQ]int // queue pairs by CQ; guarded by the device's mu
+	claims  map[*CQ]int // queue pairs by CQ; guarded by the device's mu
+	claimed int         // the depth that is counted against each of them; likewise
 }
 
 // SRQOptions are the choices of NewSRQ. The zero value, and nil, mean 16 receives
@@ -75,7 +77,7 @@ func (pd *PD) NewSRQ(opts *SRQOptions) (*SRQ, error) {
 		zero, least int
 		allowed     int
 	}{
-		{"Depth", &o.Depth, 0, 1, min(d.attr.MaxSRQWR, 1<<24)},
+		{"Depth", &o.Depth, 0, 1, d.maxSRQDepth()},
 		{"SGE", &o.SGE, 1, 1, d.attr.MaxSRQSGE},
 		{"Limit", &o.Limit, 0, 0, o.Depth},
 	} {
@@ -91,11 +93,12 @@ func (pd *PD) NewSRQ(opts *SRQOptions) (*SRQ, error) {
 		return nil, err
 	}
 	defer done()
-	s := &SRQ{object: object{dev: d, kind: kindSRQ, id: d.nextID()}, pd: pd, sge: o.SGE, claims: make(map[*CQ]int)}
+	s := &SRQ{object: object{dev: d, kind: kindSRQ, id: d.nextID()}, pd: pd, sge: o.SGE, claims: make(map[*CQ]int), claimed: o.Depth}
 	if err := s.create(op, &o); err != nil {
 		return nil, err
 	}
 	if err := d.hold(s, &pd.object); err != nil {
+		s.shut()
 		s.free()
 		return nil, err
 	}
@@ -189,14 +192,15 @@ func (s *SRQ) disclaim(q *CQ) {
 	defer s.dev.mu.Unlock()
 	if s.claims[q]--; s.claims[q] == 0 {
 		delete(s.claims, q)
-		q.committed -= s.shared.Depth()
+		q.committed -= s.claimed
 	}
 }
 
 // RecvQueue is where receives are posted. One goroutine at a time uses it.
 func (s *SRQ) RecvQueue() *RecvQueue { return &s.rq }
 
-// Depth is how many receives may be outstanding.
+// Depth is how many receives may be outstanding: what NewSRQ, or the last Resize,
+// was asked for.
 func (s *SRQ) Depth() int { return s.shared.Depth() }
 
 // SetLimit asks for one EventSRQLimitReached, on Device.Events, when fewer than
@@ -213,20 +217,28 @@ func (s *SRQ) SetLimit(limit int) error {
 	// Soft-RoCE wants its own part, an address to describe a resized ring
 	// at, also where nothing is resized.
 	r.in(abi.UVERBS_ATTR_UHW_IN, new(abi.RxeModifySRQCmd).Bytes())
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	return s.call(op, r)
 }
 
 // Limit asks the kernel for the limit that is set, 0 if there is none or it was
 // reached.
 func (s *SRQ) Limit() (int, error) {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	return s.limit()
+}
+
+// limit is Limit with calls held.
+func (s *SRQ) limit() (int, error) {
 	in, out := &abi.UverbsQuerySRQ{SRQHandle: s.handle}, new(abi.UverbsQuerySRQResp)
 	err := s.call("query SRQ", newCommand(s.dev.driver, abi.IB_USER_VERBS_CMD_QUERY_SRQ, in.Bytes(), out.Bytes()))
 	return int(out.SRQLimit), err
 }
 
+// call runs a request. calls is held.
 func (s *SRQ) call(op string, r *request) error {
-	s.calls.Lock()
-	defer s.calls.Unlock()
 	if s.closing.Load() {
 		return fmt.Errorf("goverbs: %s: %s: %w", s.dev.info.Name, op, os.ErrClosed)
 	}
@@ -240,22 +252,25 @@ func (s *SRQ) Close() error {
 	if err := s.retire(); err != nil {
 		return err
 	}
-	if err := s.free(); err != nil {
+	if err := s.shut(); err != nil {
 		s.closing.Store(false)
 		s.revive()
 		return err
 	}
-	s.release()
-	return nil
+	defer s.release()
+	return s.free()
 }
 
-func (s *SRQ) free() error {
+// shut destroys the kernel's object.
+func (s *SRQ) shut() error {
 	s.calls.Lock()
 	s.closing.Store(true)
 	s.calls.Unlock()
-	if err := s.destroy(); err != nil {
-		return err
-	}
+	return s.destroy()
+}
+
+// free lets go of what is left after that.
+func (s *SRQ) free() error {
 	s.dev.endpoints.Set(s.index.n, &cq.Endpoint{QPN: cq.NoQPN, Closed: true})
 	s.index.passed()
 	if err := s.mapping.Detach(); err != nil {

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -89,7 +90,7 @@ func TestSRQLifeWithAFailureAtEveryCall(t *testing.T) {
 		if _, err := srq.Limit(); err != nil {
 			return err
 		}
-		return errors.Join(srq.SetLimit(1), qp.DetachMulticast(group), qp.AttachMulticast(group))
+		return errors.Join(srq.SetLimit(1), srq.Resize(3), qp.DetachMulticast(group), qp.AttachMulticast(group))
 	}
 	whole := &rig{k: fakekernel.New(fakekernel.Device{})}
 	if err := live(whole); err != nil {
@@ -118,4 +119,18 @@ func TestSRQLifeWithAFailureAtEveryCall(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A queue whose memory cannot be replaced is closed all the same.
+func TestSRQDetachFails(t *testing.T) {
+	p := newPool(t, fakekernel.Device{})
+	srq, err := p.pd.NewSRQ(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.k.FailAt(fakekernel.Detach, 1, syscall.ENOMEM)
+	says(t, "Close", srq.Close(), syscall.ENOMEM, "destroy SRQ")
+	p.k.Fail(nil)
+	says(t, "Close again", srq.Close(), os.ErrClosed)
+	srq.mapping.Unmap() // as the garbage collector does
 }

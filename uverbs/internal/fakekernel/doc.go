@@ -19,7 +19,7 @@
 // one Kernel: bytes are copied by address from and to registered memory, work
 // requests are read from the rings and completions written to them, by the
 // layout of drivers/infiniband/sw/rxe, without the code of package rxe. What it
-// lacks: resizing SRQs, XRC, raw packets.
+// lacks: XRC, raw packets.
 //
 // # Concurrency
 //

@@ -18,6 +18,7 @@ type Kernel struct {
 	mu         sync.Mutex
 	devices    []*device
 	noNetlink  error
+	release    string
 	memlock    uint64
 	exempt     bool
 	faults     faults
@@ -39,8 +40,8 @@ type Kernel struct {
 // New makes a kernel with the given devices.
 func New(devices ...Device) *Kernel {
 	k := &Kernel{
-		memlock: math.MaxUint64,
-		fds:     make(map[int]*events), files: make(map[*file]bool), allocs: make(map[*kernel.Mapping]*allocation),
+		memlock: math.MaxUint64, release: "6.1.192",
+		fds: make(map[int]*events), files: make(map[*file]bool), allocs: make(map[*kernel.Mapping]*allocation),
 		rings: make(map[*ring]bool), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
 	}
 	for i, d := range devices {
@@ -61,6 +62,21 @@ func (k *Kernel) Memlock() (limit uint64, exempt bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.memlock, k.exempt
+}
+
+// SetRelease gives the kernel another version than 6.1.192. What it does stays the
+// same.
+func (k *Kernel) SetRelease(version string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.release = version
+}
+
+// Release implements [kernel.Kernel].
+func (k *Kernel) Release() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.release
 }
 
 // PageSize implements [kernel.Kernel].

@@ -98,17 +98,21 @@ func (c *ioctl) modifySRQ(cmd *abi.Command, in []byte) error {
 	if err := request.Fill(cmd, r.Bytes(), in); err != nil {
 		return err
 	}
-	const limitMask = 2 // enum ib_srq_attr_mask
+	const maxWRMask, limitMask = 1, 2 // enum ib_srq_attr_mask
 	s, err := lookup[*srq](c.f.ctx, r.SRQHandle)
 	switch {
-	case err != nil, len(c.UHWIn()) < abi.SizeofRxeModifySRQCmd:
+	case err != nil, len(c.UHWIn()) < abi.SizeofRxeModifySRQCmd, r.AttrMask&^(maxWRMask|limitMask) != 0:
 		return syscall.EINVAL
-	case r.AttrMask != limitMask:
-		return syscall.EOPNOTSUPP // resizing, which the fake does not do
-	case r.SRQLimit > s.maxWR:
+	case r.AttrMask&limitMask != 0 && r.SRQLimit > s.receives.ring.mask:
 		return syscall.EINVAL
+	case r.AttrMask&maxWRMask != 0:
+		if err := s.resize(c, r.MaxWR); err != nil {
+			return err
+		}
 	}
-	s.limit = r.SRQLimit
+	if r.AttrMask&limitMask != 0 {
+		s.limit = r.SRQLimit
+	}
 	return nil
 }
 

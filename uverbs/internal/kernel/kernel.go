@@ -39,6 +39,11 @@ type Kernel interface {
 	// the kernel knows no NUMA, EPERM that the process may not ask.
 	Nodes(m *Mapping) (map[int]int, error)
 
+	// Release is the kernel's version as uname says it, such as
+	// "6.1.0-57-amd64"; empty where there is none. It is for refusing what
+	// some versions do wrong: what a kernel can do, ask the kernel.
+	Release() string
+
 	// PageSize is the size of a memory page in bytes.
 	PageSize() int
 }

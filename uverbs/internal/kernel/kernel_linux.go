@@ -57,6 +57,15 @@ func (linux) Sysfs() fs.FS { return os.DirFS("/sys") }
 // PageSize implements [Kernel].
 func (linux) PageSize() int { return os.Getpagesize() }
 
+// Release implements [Kernel].
+func (linux) Release() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil { // it cannot fail
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
 // Memlock implements [Kernel].
 func (linux) Memlock() (limit uint64, exempt bool) {
 	var r unix.Rlimit

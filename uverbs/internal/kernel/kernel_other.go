@@ -21,6 +21,9 @@ func (other) Open(string, uint64) (File, error) { return nil, ErrNotLinux }
 // Sysfs implements [Kernel]: it is empty.
 func (other) Sysfs() fs.FS { return empty{} }
 
+// Release implements [Kernel]: there is none.
+func (other) Release() string { return "" }
+
 // Memlock implements [Kernel].
 func (other) Memlock() (limit uint64, exempt bool) { return math.MaxUint64, false }
 
