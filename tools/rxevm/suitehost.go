@@ -15,8 +15,9 @@ import (
 // crossArchs are the Linux architectures for which everything must build.
 var crossArchs = []string{"amd64", "arm64", "386", "arm", "riscv64", "ppc64le", "s390x"}
 
-// narrowPackages are run as 32-bit programs too: they deal with memory layouts.
-var narrowPackages = []string{"./abi/...", "./cq", "./rxe", "./mlx5"}
+// narrowPackages are run as programs of other architectures too: they deal with
+// memory layouts.
+var narrowPackages = []string{"./abi/...", "./cq", "./rxe", "./mlx5/..."}
 
 // hostPart runs what needs no RDMA.
 func (s *suite) hostPart(ctx context.Context) {
@@ -61,6 +62,35 @@ func (s *suite) hostPart(ctx context.Context) {
 	}
 	s.step(where, what, func() (string, error) {
 		return s.goTest(ctx, []string{"CGO_ENABLED=0", "GOARCH=386"}, narrow...)
+	})
+	for _, arch := range foreignArchs {
+		s.foreign(ctx, where, arch, narrow)
+	}
+}
+
+// foreignArchs are architectures whose programs run under emulation here: one
+// that is big-endian, and one whose memory order is weak.
+var foreignArchs = []string{"s390x", "arm64"}
+
+// foreign runs the packages' tests as programs of another architecture, under
+// QEMU's emulation of a processor alone.
+func (s *suite) foreign(ctx context.Context, where, arch string, packages []string) {
+	qemuArch := arch
+	if arch == "arm64" {
+		qemuArch = "aarch64"
+	}
+	s.step(where, "go test as "+arch+" "+strings.Join(packages, " "), func() (string, error) {
+		unlock, err := s.host.lock(ctx)
+		if err != nil {
+			return "", err
+		}
+		t, err := s.host.tool(ctx, "qemu-"+qemuArch, "qemu-user")
+		unlock()
+		if err != nil {
+			return "", err
+		}
+		env := []string{"CGO_ENABLED=0", "GOARCH=" + arch}
+		return s.goTest(ctx, env, append([]string{"-short", "-exec", strings.Join(t.args, " ")}, packages...)...)
 	})
 }
 
