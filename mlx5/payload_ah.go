@@ -14,6 +14,9 @@ type AddressVector struct {
 	// Ethernet: the port is one of RoCE. SL, 3 bits there and 4 on InfiniBand.
 	Ethernet bool
 	SL       uint8
+	// StaticRate bounds the rate of packets: a number of enum ib_rate, 0 for
+	// no bound.
+	StaticRate uint8
 
 	// Global: there is a global route header, always so on Ethernet.
 	Global       bool
@@ -43,6 +46,13 @@ const (
 	flowLabelLowBits = 14
 )
 
+// staticRates has, by number of enum ib_rate, what the device takes for it: the
+// next rate that it knows, or 0 where that is none.
+var staticRates = [...]uint8{
+	2: 7, 5: 10, 3: 8, 6: 11, 4: 9, 7: 12, 8: 13, 9: 14, 10: 15, // 2.5, 5, 10, 20, 30, 40, 60, 80, 120 Gb/s
+	11: 11, 12: 13, 13: 15, 15: 9, 16: 15, 19: 9, 20: 13, // 14, 56, 112, 25, 100, 28, 50
+}
+
 // Encode returns the address vector as the device reads it (struct mlx5_av of
 // linux/mlx5/qp.h), without Q_Key and QPN, which each request has its own of.
 func (a *AddressVector) Encode() (b [addressBytes]byte, err error) {
@@ -62,13 +72,17 @@ func (a *AddressVector) Encode() (b [addressBytes]byte, err error) {
 	case a.SourcePath > maxSourcePath:
 		return b, fmt.Errorf("mlx5: an address with source path %#x: it has 7 bits", a.SourcePath)
 	}
+	rate := uint8(0)
+	if int(a.StaticRate) < len(staticRates) {
+		rate = staticRates[a.StaticRate] << 4
+	}
 	route := uint32(a.SourceIndex)<<avSourceShift | a.FlowLabel
 	if a.Ethernet {
-		b[12] = a.SL << 1
+		b[12] = rate | a.SL<<1
 		binary.BigEndian.PutUint16(b[14:], a.UDPPort)
 		copy(b[20:26], a.DestMAC[:])
 	} else {
-		b[12] = a.SL
+		b[12] = rate | a.SL
 		b[13] = a.SourcePath
 		binary.BigEndian.PutUint16(b[14:], a.DestLID)
 		route |= avGlobal
