@@ -3,66 +3,50 @@ package uverbs
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/abi"
-	"github.com/goverbs/goverbs/cq"
 )
-
-// Access says what may be done to a memory region, or through a queue pair. It
-// has the bits of enum ib_uverbs_access_flags (rdma/ib_user_ioctl_verbs.h).
-type Access uint32
-
-// The access rights. Local reads are always allowed.
-const (
-	LocalWrite      = Access(abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
-	RemoteWrite     = Access(abi.IB_UVERBS_ACCESS_REMOTE_WRITE)
-	RemoteRead      = Access(abi.IB_UVERBS_ACCESS_REMOTE_READ)
-	RemoteAtomic    = Access(abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC)
-	MWBind          = Access(abi.IB_UVERBS_ACCESS_MW_BIND) // memory windows may be bound to it
-	FlushGlobal     = Access(abi.IB_UVERBS_ACCESS_FLUSH_GLOBAL)
-	FlushPersistent = Access(abi.IB_UVERBS_ACCESS_FLUSH_PERSISTENT) // of persistent memory only
-	RelaxedOrdering = Access(abi.IB_UVERBS_ACCESS_RELAXED_ORDERING)
-
-	remoteAccess   = RemoteWrite | RemoteRead | RemoteAtomic
-	optionalAccess = Access(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
-	peerAccess     = remoteAccess | FlushGlobal | FlushPersistent
-	knownAccess    = LocalWrite | peerAccess | MWBind | RelaxedOrdering
-)
-
-// String lists the rights by name.
-func (a Access) String() string {
-	names := []struct {
-		bit  Access
-		name string
-	}{{LocalWrite, "LocalWrite"}, {RemoteWrite, "RemoteWrite"}, {RemoteRead, "RemoteRead"}, {RemoteAtomic, "RemoteAtomic"},
-		{MWBind, "MWBind"}, {FlushGlobal, "FlushGlobal"}, {FlushPersistent, "FlushPersistent"}, {RelaxedOrdering, "RelaxedOrdering"}}
-	var parts []string
-	for _, n := range names {
-		if a&n.bit != 0 {
-			parts = append(parts, n.name)
-			a &^= n.bit
-		}
-	}
-	if a != 0 || len(parts) == 0 {
-		parts = append(parts, fmt.Sprintf("Access(%#x)", uint32(a)))
-	}
-	return strings.Join(parts, "|")
-}
 
 // MR is a memory region: memory that the device may read and write. Its methods
 // may be called from any goroutine.
 type MR struct {
 	object
-	pd     *PD
-	bytes  []byte
-	addr   uint64
-	access Access
-	lkey   uint32
-	rkey   uint32
-	memory *Memory // where the bytes come from, if from Alloc
+	now atomic.Pointer[region]
+
+	changing sync.Mutex // held by Reregister
+	// limbo is memory that the kernel has, or may have, besides now's:
+	// during a re-registration, and after one that failed.
+	limbo *region
+}
+
+// region is what a memory region is at one time. It does not change: a poster
+// may be looking at it.
+type region struct {
+	pd         *PD
+	bytes      []byte // kept for the kernel; nil for a dma-buf
+	dmabuf     bool
+	memory     *Memory // where the bytes come from, if from Alloc
+	addr       uint64  // of the first byte, as requests name it
+	length     int
+	access     Access
+	writable   bool // the kernel pinned the pages for writing
+	lkey, rkey uint32
+
+	// usable is the length, or -1 when no request may use the region; why
+	// says why not.
+	usable int
+	why    error
+}
+
+// unusable is the region as requests see it when they must not use it.
+func (r *region) unusable(why error) *region {
+	c := *r
+	c.usable, c.why = -1, why
+	return &c
 }
 
 // registered keeps the bytes of every memory region reachable until the kernel
@@ -79,54 +63,72 @@ var registered struct {
 // its pages may be shared with other objects, so give remote peers access to
 // Alloc memory only.
 //
-// It fails with ENOMEM when the process may not lock so much memory; the error
-// says the limit and what is asked.
+// A right that the kernel calls optional, as RelaxedOrdering, is left out where
+// it knows none such; Access tells.
+//
+// Register fails with ENOMEM when the process may not lock so much memory; the
+// error says the limit and what is asked.
 func (pd *PD) Register(b []byte, access Access) (*MR, error) {
 	const op = "register memory"
 	d := pd.dev
-	switch {
-	case len(b) == 0:
+	if len(b) == 0 {
 		return nil, invalid("%s: 0 bytes: a memory region cannot be empty", op)
-	case access&^(knownAccess|optionalAccess) != 0:
-		return nil, invalid("%s: %v: allowed are %v", op, access, knownAccess)
-	case access&(RemoteWrite|RemoteAtomic) != 0 && access&LocalWrite == 0:
-		return nil, invalid("%s: %v: remote writes and atomics need LocalWrite too", op, access)
 	}
-	if err := d.checkAccess(op, access); err != nil {
+	access, err := d.regionAccess(op, access, knownAccess)
+	if err != nil {
 		return nil, err
-	}
-	if d.coreSupport&uint64(abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS) == 0 {
-		access &^= optionalAccess
 	}
 	done, err := d.making(kindMR, &pd.object)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	memory, err := memoryOf(b)
+	r, err := pd.regionOf(b, access)
 	if err != nil {
 		return nil, err
 	}
 	in, out := new(abi.UverbsRegMR), new(abi.UverbsRegMRResp)
-	*in = abi.UverbsRegMR{Start: address(b), Length: uint64(len(b)), HCAVA: address(b), PDHandle: pd.handle, AccessFlags: uint32(access)}
-	mr := &MR{
-		object: object{dev: d, kind: kindMR, id: d.nextID()}, pd: pd,
-		bytes: b, addr: address(b), access: access, memory: memory,
-	}
+	*in = abi.UverbsRegMR{Start: r.addr, Length: uint64(r.length), HCAVA: r.addr, PDHandle: pd.handle, AccessFlags: uint32(access)}
+	mr := newMR(r)
 	// The kernel pins the pages during the call: b is reachable from mr.
 	err = d.call(op, newCommand(d.driver, abi.IB_USER_VERBS_CMD_REG_MR, in.Bytes(), out.Bytes()))
 	if err != nil {
 		mr.forget()
 		return nil, d.explainRegister(err, len(b), access)
 	}
-	mr.handle, mr.lkey, mr.rkey = out.MRHandle, out.LKey, out.RKey
+	mr.handle, r.lkey, r.rkey = out.MRHandle, out.LKey, out.RKey
+	return mr.enter()
+}
+
+// regionOf describes memory to register. It counts as registered from then on.
+func (pd *PD) regionOf(b []byte, access Access) (*region, error) {
+	memory, err := memoryOf(b)
+	if err != nil {
+		return nil, err
+	}
+	return &region{
+		pd: pd, bytes: b, memory: memory, addr: address(b), length: len(b), usable: len(b),
+		access: access, writable: access&writingAccess != 0,
+	}, nil
+}
+
+// newMR makes an MR that the kernel does not know yet.
+func newMR(r *region) *MR {
+	d := r.pd.dev
+	mr := &MR{object: object{dev: d, kind: kindMR, id: d.nextID()}}
+	mr.now.Store(r)
+	return mr
+}
+
+// enter makes an MR that the kernel has made one of the device's.
+func (mr *MR) enter() (*MR, error) {
 	registered.Lock()
 	if registered.regions == nil {
 		registered.regions = make(map[*MR]struct{})
 	}
 	registered.regions[mr] = struct{}{}
 	registered.Unlock()
-	if err := d.hold(mr, &pd.object); err != nil {
+	if err := mr.dev.hold(mr, &mr.now.Load().pd.object); err != nil {
 		mr.free()
 		return nil, err
 	}
@@ -166,16 +168,24 @@ func (mr *MR) Close() error {
 	if err := mr.retire(); err != nil {
 		return err
 	}
+	r := mr.now.Load()
+	closed := r.unusable(fmt.Errorf("span of a memory region that was closed: %w", os.ErrClosed))
+	mr.now.Store(closed)
 	if err := mr.free(); err != nil {
 		// It is still registered.
+		mr.now.Store(r)
 		mr.revive()
 		var e *Error
-		if errors.As(err, &e) && isErrno(err, syscall.EINVAL, syscall.EBUSY) && mr.access&MWBind != 0 {
+		if errors.As(err, &e) && isErrno(err, syscall.EINVAL, syscall.EBUSY) && r.access&MWBind != 0 {
 			e.Err = fmt.Errorf("%w by a memory window that is bound to it: %w", ErrInUse, e.Err)
 			e.Hint = "invalidate or close the window first"
 		}
 		return err
 	}
+	// Who keeps the MR does not keep the memory.
+	empty := *closed
+	empty.bytes, empty.memory = nil, nil
+	mr.now.Store(&empty)
 	mr.release()
 	return nil
 }
@@ -193,8 +203,16 @@ func (mr *MR) forget() {
 	registered.Lock()
 	delete(registered.regions, mr)
 	registered.Unlock()
-	if mr.memory != nil {
-		mr.memory.unregistered()
+	mr.now.Load().letGo()
+	if mr.limbo != nil {
+		mr.limbo.letGo()
+	}
+}
+
+// letGo takes back that the memory counts as registered.
+func (r *region) letGo() {
+	if r.memory != nil {
+		r.memory.unregistered()
 	}
 }
 
@@ -215,83 +233,16 @@ func (d *Device) forgetRegions() {
 }
 
 // Len is the size in bytes.
-func (mr *MR) Len() int { return len(mr.bytes) }
+func (mr *MR) Len() int { return mr.now.Load().length }
 
 // LKey is the key by which local requests name the region.
-func (mr *MR) LKey() uint32 { return mr.lkey }
+func (mr *MR) LKey() uint32 { return mr.now.Load().lkey }
 
 // RKey is the key by which peers name the region.
-func (mr *MR) RKey() uint32 { return mr.rkey }
+func (mr *MR) RKey() uint32 { return mr.now.Load().rkey }
 
 // Access is what may be done to the region.
-func (mr *MR) Access() Access { return mr.access }
+func (mr *MR) Access() Access { return mr.now.Load().access }
 
-// Span is n bytes of the region from offset off on, to send from or receive
-// into. A span that does not lie inside the region makes the Flush of the
-// request that uses it fail.
-func (mr *MR) Span(off, n int) Span { return Span{mr, off, n} }
-
-// All is the whole region.
-func (mr *MR) All() Span { return Span{mr, 0, len(mr.bytes)} }
-
-// Span is a piece of a memory region.
-type Span struct {
-	mr  *MR
-	off int
-	n   int
-}
-
-// sge checks the span and turns it into what a ring takes. ok is false when it
-// lies outside its region.
-func (s Span) sge() (e cq.SGE, ok bool) {
-	if s.mr == nil || s.off < 0 || s.n < 0 || s.off > len(s.mr.bytes)-s.n || uint64(s.n) > maxMessage {
-		return cq.SGE{}, false
-	}
-	return cq.SGE{Addr: s.mr.addr + uint64(s.off), Length: uint32(s.n), LKey: s.mr.lkey}, true
-}
-
-// err says what is wrong with a span that sge refused.
-func (s Span) err() error {
-	switch {
-	case s.mr == nil:
-		return fmt.Errorf("span without a memory region: %w", ErrBounds)
-	case uint64(max(s.n, 0)) > maxMessage:
-		return fmt.Errorf("span of %d bytes: at most %d: %w", s.n, maxMessage, ErrBounds)
-	}
-	return fmt.Errorf("span of %d bytes at offset %d does not lie in the memory region of %d bytes: %w", s.n, s.off, len(s.mr.bytes), ErrBounds)
-}
-
-// maxMessage is the longest message of any transport: 2^31 bytes.
-const maxMessage uint64 = 1 << 31
-
-// Remote is a memory region of the peer, as the peer described it: an address
-// in the peer's process, a length in bytes and the key. Send it over a
-// connection of your own, or let Handshake do that.
-type Remote struct {
-	Addr   uint64
-	Length uint64
-	RKey   uint32
-}
-
-// Remote describes the region to a peer.
-func (mr *MR) Remote() Remote {
-	return Remote{Addr: mr.addr, Length: uint64(len(mr.bytes)), RKey: mr.rkey}
-}
-
-// At is the place off bytes into the peer's region. A write or read that begins
-// or ends outside makes its Flush fail.
-func (r Remote) At(off uint64) RemoteAddr { return RemoteAddr{r, off} }
-
-// RemoteAddr is a place in the peer's memory.
-type RemoteAddr struct {
-	region Remote
-	off    uint64
-}
-
-// address checks that n bytes at the place lie in the region.
-func (a RemoteAddr) address(n uint64) (uint64, bool) {
-	if a.off > a.region.Length || n > a.region.Length-a.off || a.region.Addr > ^uint64(0)-a.off {
-		return 0, false
-	}
-	return a.region.Addr + a.off, true
-}
+// PD is the protection domain that the region belongs to.
+func (mr *MR) PD() *PD { return mr.now.Load().pd }

@@ -40,6 +40,7 @@ type MW struct {
 	pd    *PD
 	rkey  atomic.Uint32
 	bound atomic.Bool
+	mr    atomic.Pointer[MR] // the region that it was bound to last
 	qp    atomic.Pointer[QP] // the one that it was bound through
 }
 
@@ -173,6 +174,7 @@ func (q *SendQueue) BindMW(id uint64, mw *MW, span Span, access Access, flags ..
 	}
 	q.binds = append(q.binds, stagedBind{mw, old, false})
 	mw.rkey.Store(key)
+	mw.mr.Store(span.mr)
 	mw.bound.Store(true)
 	return Remote{Addr: e.Addr, Length: uint64(e.Length), RKey: key}
 }
@@ -185,16 +187,16 @@ func (q *SendQueue) checkBind(mw *MW, span Span, access Access) error {
 		return fmt.Errorf("bind of a memory window with %v: allowed are one or more of %v: %w", access, windowAccess, ErrInvalid)
 	case span.n == 0:
 		return fmt.Errorf("bind of a memory window to 0 bytes: to close a window, invalidate it: %w", ErrInvalid)
-	case mr.access&MWBind == 0:
+	case mr.Access()&MWBind == 0:
 		return fmt.Errorf("bind of a memory window to a region registered without MWBind: %w", ErrInvalid)
-	case access&(RemoteWrite|RemoteAtomic) != 0 && mr.access&LocalWrite == 0:
+	case access&(RemoteWrite|RemoteAtomic) != 0 && mr.Access()&LocalWrite == 0:
 		return fmt.Errorf("bind of a memory window with %v to a region registered without LocalWrite: %w", access, ErrInvalid)
 	}
 	if err := mw.attach(q.qp); err != nil {
 		return err
 	}
 	switch {
-	case mw.pd != q.qp.pd || mr.pd != q.qp.pd:
+	case mw.pd != q.qp.pd || mr.PD() != q.qp.pd:
 		return fmt.Errorf("the queue pair, the memory window and its region are of different protection domains: %w", ErrInvalid)
 	case mw.bound.Load():
 		return fmt.Errorf("bind of a memory window that is bound: %w: invalidate it first; if the peer did, poll that completion first", ErrState)

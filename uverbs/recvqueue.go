@@ -98,7 +98,7 @@ func (q *RecvQueue) span(s Span) {
 	case !ok:
 		q.fail(s.err())
 		return
-	case s.mr.access&LocalWrite == 0 && s.n > 0:
+	case s.mr.Access()&LocalWrite == 0 && s.n > 0:
 		q.fail(fmt.Errorf("receive into a memory region registered without LocalWrite: %w", ErrInvalid))
 		return
 	}

@@ -153,7 +153,7 @@ func (q *SendQueue) span(s Span) {
 
 // into adds one piece of local memory that the device writes to.
 func (q *SendQueue) into(s Span) {
-	if s.mr != nil && s.mr.access&LocalWrite == 0 && s.n > 0 {
+	if s.mr != nil && s.mr.Access()&LocalWrite == 0 && s.n > 0 {
 		q.fail(fmt.Errorf("%v into a memory region registered without LocalWrite: %w", q.wr.Op, ErrInvalid))
 		return
 	}

@@ -31,6 +31,7 @@ func init() {
 		},
 		abi.IB_USER_VERBS_CMD_ALLOC_PD:            (*ioctl).allocPD,
 		abi.IB_USER_VERBS_CMD_REG_MR:              (*ioctl).regMR,
+		abi.IB_USER_VERBS_CMD_REREG_MR:            (*ioctl).reregMR,
 		abi.IB_USER_VERBS_CMD_ALLOC_MW:            (*ioctl).allocMW,
 		abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: (*ioctl).createChannel,
 		abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:       (*ioctl).requestNotify,

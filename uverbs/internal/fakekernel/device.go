@@ -46,6 +46,13 @@ type Device struct {
 	// Linux62 adds what soft-RoCE can do since Linux 6.2: atomic write and
 	// flush.
 	Linux62 bool
+	// Rereg are the changes of a region that the driver makes, bits of
+	// REREG_MR's flags: 0 as soft-RoCE of Linux 6.1, 6, which is PD and
+	// access, as that of 6.12. A change of memory gives it another key.
+	Rereg uint32
+	// DMABuf lets the driver make regions of dma-bufs. NoOptionalAccess makes
+	// the kernel one that knows no optional access flags.
+	DMABuf, NoOptionalAccess bool
 	// NoPermission lets Open fail with EACCES, NoNode with ENOENT; with
 	// NoUverbs there is no verbs file at all.
 	NoPermission, NoNode, NoUverbs bool

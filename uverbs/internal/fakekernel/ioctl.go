@@ -125,6 +125,7 @@ func init() {
 		{abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC}: (*ioctl).asyncAlloc,
 		{abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY}:                 (*ioctl).destroyPD,
 		{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY}:                 (*ioctl).destroyMR,
+		{abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR}:              (*ioctl).regDMABuf,
 		{abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY}:                 (*ioctl).destroyMW,
 		{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE}:                  (*ioctl).createCQ,
 		{abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY}:                 (*ioctl).destroyCQ,

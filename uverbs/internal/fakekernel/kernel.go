@@ -28,6 +28,7 @@ type Kernel struct {
 	files   map[*file]bool  // open ones
 	allocs  map[*kernel.Mapping]*allocation
 	free    map[int]int    // bytes by NUMA node; nil without such
+	dmabufs map[int][]byte // by descriptor
 	rings   map[*ring]bool // mapped and not detached
 	mrs     map[uint32]*mr // of all devices, by index
 	mws     map[uint32]*mw // likewise

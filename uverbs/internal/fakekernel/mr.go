@@ -34,9 +34,11 @@ type mr struct {
 	start, length uint64
 	iova          uint64
 	access        uint32
+	writable      bool // pinned for writing
 	index, key    uint32
-	pages         int
-	windows       int // bound to it
+	pages         int    // pinned
+	windows       int    // bound to it
+	dmabuf        []byte // that it is of, if it is
 }
 
 func (*mr) kind() string { return "MR" }
@@ -51,57 +53,100 @@ const (
 	hugeTLB      = uint32(abi.IB_UVERBS_ACCESS_HUGETLB)
 	optionalMR   = uint32(abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
 
+	relaxedOrdering = uint32(abi.IB_UVERBS_ACCESS_RELAXED_ORDERING)
+
 	remoteAny = remoteWrite | remoteRead | remoteAtomic
 	knownMR   = localWrite | remoteAny | mwBind | zeroBased | hugeTLB | optionalMR
+	writingMR = localWrite | remoteWrite | remoteAtomic | mwBind
 )
+
+// takesAccess says whether the driver makes regions with such rights.
+func (d *device) takesAccess(access uint32) bool {
+	known := knownMR
+	if d.Linux62 {
+		known |= accessFlushGlobal | accessFlushPersistent
+	}
+	if d.NoOptionalAccess {
+		known &^= optionalMR
+	}
+	return access&^known == 0 &&
+		access&accessFlushPersistent == 0 && // no memory here is
+		(access&(remoteWrite|remoteAtomic) == 0 || access&localWrite != 0)
+}
 
 func (c *ioctl) regMR(cmd *abi.Command, in []byte) error {
 	var q abi.UverbsRegMR
 	if err := request.Fill(cmd, q.Bytes(), in); err != nil {
 		return err
 	}
-	k := c.f.k
 	p, err := lookup[*pd](c.f.ctx, q.PDHandle)
 	switch {
-	case (q.Start^q.HCAVA)&(pageSize-1) != 0,
-		q.Length == 0, q.Start > math.MaxUint64-q.Length, q.HCAVA > math.MaxUint64-q.Length,
-		q.AccessFlags&^knownMR != 0 && !(c.f.dev.Linux62 && q.AccessFlags&^(knownMR|accessFlushGlobal|accessFlushPersistent) == 0),
-		q.AccessFlags&accessFlushPersistent != 0, // no memory here is
-		q.AccessFlags&(remoteWrite|remoteAtomic) != 0 && q.AccessFlags&localWrite == 0:
+	case !soundRange(q.Start, q.Length, q.HCAVA), !c.f.dev.takesAccess(q.AccessFlags):
 		return syscall.EINVAL
 	case err != nil:
 		return err
 	}
-	first, last := q.Start/pageSize, (q.Start+q.Length-1)/pageSize
-	if last-first >= math.MaxInt32 {
-		return syscall.ENOMEM
+	n, err := c.f.k.pin(q.Start, q.Length)
+	if err != nil {
+		return err
 	}
-	n := int(last-first) + 1
+	m := c.f.newMR(p, q.Start, q.Length, q.HCAVA, q.AccessFlags)
+	m.pages = n
+	return c.reply((&abi.UverbsRegMRResp{MRHandle: c.add(m), LKey: m.key, RKey: m.rkey()}).Bytes())
+}
+
+// soundRange says whether memory can be registered under an address.
+func soundRange(start, length, iova uint64) bool {
+	return (start^iova)&(pageSize-1) == 0 && length != 0 && start <= math.MaxUint64-length && iova <= math.MaxUint64-length
+}
+
+// pin pins the pages of a range, and says how many there are.
+func (k *Kernel) pin(start, length uint64) (n int, err error) {
+	first, last := start/pageSize, (start+length-1)/pageSize
+	if last-first >= math.MaxInt32 {
+		return 0, syscall.ENOMEM
+	}
+	n = int(last-first) + 1
 	if !k.exempt && uint64(k.pages+n) > k.memlock/pageSize {
-		return syscall.ENOMEM
+		return 0, syscall.ENOMEM
 	}
 	// Pinning makes the pages present. Only reading is tried: to write what
 	// is there would race with the program.
 	var b [1]byte
 	for page := first; page <= last; page++ {
-		if err := (memory{}).Read(max(page*pageSize, q.Start), b[:]); err != nil {
-			return err
+		if err := (memory{}).Read(max(page*pageSize, start), b[:]); err != nil {
+			return 0, err
 		}
 	}
+	k.pages += n
+	return n, nil
+}
+
+// newMR makes a region with a key of its own.
+func (f *file) newMR(p *pd, start, length, iova uint64, access uint32) *mr {
+	k := f.k
 	k.nextMR++
-	k.nextKey = k.nextKey*5 + 1 // the low byte differs from key to key
 	m := &mr{
-		k: k, dev: c.f.dev, pd: p, start: q.Start, length: q.Length, iova: q.HCAVA, access: q.AccessFlags,
-		index: k.nextMR, key: k.nextMR<<8 | k.nextKey&0xff, pages: n,
+		k: k, dev: f.dev, pd: p, start: start, length: length, iova: iova,
+		access: access, writable: access&writingMR != 0, index: k.nextMR, key: k.nextMR<<8 | k.keyByte(),
 	}
 	p.users++
-	k.pages += n
 	k.mrs[m.index] = m
-	resp := abi.UverbsRegMRResp{MRHandle: c.add(m), LKey: m.key}
-	if q.AccessFlags&remoteAny != 0 {
-		resp.RKey = m.key
+	return m
+}
+
+// keyByte is the low byte of a key. It differs from key to key.
+func (k *Kernel) keyByte() uint32 {
+	k.nextKey = k.nextKey*5 + 1
+	return k.nextKey & 0xff
+}
+
+// rkey is the key that peers get.
+func (m *mr) rkey() uint32 {
+	if m.access&remoteAny == 0 {
+		return 0
 	}
-	return c.reply(resp.Bytes())
+	return m.key
 }
 
 func (c *ioctl) destroyMR() error {

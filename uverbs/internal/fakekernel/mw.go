@@ -42,8 +42,7 @@ func (c *ioctl) allocMW(cmd *abi.Command, in []byte) error {
 	for k.mws[index] != nil {
 		index++
 	}
-	k.nextKey = k.nextKey*5 + 1
-	w := &mw{k: k, dev: c.f.dev, pd: p, rkey: index<<8 | k.nextKey&0xff}
+	w := &mw{k: k, dev: c.f.dev, pd: p, rkey: index<<8 | k.keyByte()}
 	k.mws[index] = w
 	p.users++
 	return c.reply((&abi.UverbsAllocMWResp{MWHandle: c.add(w), RKey: w.rkey}).Bytes())

@@ -14,7 +14,11 @@ func (c *ioctl) getContext() error {
 	if err := c.setUint32(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, uint32(c.f.dev.Vectors)); err != nil {
 		return err
 	}
-	return c.setUint64(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, uint64(abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS))
+	core := uint64(abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS)
+	if c.f.dev.NoOptionalAccess {
+		core = 0
+	}
+	return c.setUint64(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, core)
 }
 
 func (c *ioctl) queryPort() error {
