@@ -115,7 +115,10 @@ func dataBytes(t Transport, ops Operations) uint32 {
 
 // mostBytes is what a request can take that stays within MaxSGE and MaxInline.
 func (s *SendSize) mostBytes() uint32 {
-	data := max(pointerBytes*uint64(s.MaxSGE), alignUp(inlineHeader+uint64(s.MaxInline), segmentBytes))
+	data := pointerBytes * uint64(s.MaxSGE)
+	if s.MaxInline > 0 {
+		data = max(data, alignUp(inlineHeader+uint64(s.MaxInline), segmentBytes))
+	}
 	if data > maxSegments*segmentBytes {
 		return all
 	}
@@ -171,16 +174,19 @@ func SizeSend(l Limits, t Transport, requests, sge, inline uint32, ops Operation
 		return SendSize{}, fmt.Errorf("mlx5: %d send requests of %d bytes take %d blocks of %d, the device has %d: ask for fewer requests, elements or inline bytes",
 			requests, size, ring/blockBytes, blockBytes, l.SendBlocks)
 	}
-	maxInline := size - fixed - inlineHeader
-	if inline > uint32(maxSegments*segmentBytes-data-inlineHeader) {
-		return SendSize{}, fmt.Errorf("mlx5: %d bytes inline: a request can have %d", inline, maxSegments*segmentBytes-data-inlineHeader)
+	maxInline := uint32(0)
+	if size > fixed+inlineHeader {
+		maxInline = min(uint32(size-fixed-inlineHeader), maxSegments*segmentBytes-data-inlineHeader)
+	}
+	if inline > maxInline {
+		return SendSize{}, fmt.Errorf("mlx5: %d bytes inline: a request can have %d", inline, maxInline)
 	}
 	return SendSize{
 		Transport:    t,
 		Operations:   ops,
 		Requests:     uint32(ring / size),
 		MaxSGE:       sge,
-		MaxInline:    min(uint32(maxInline), maxSegments*segmentBytes-data-inlineHeader),
+		MaxInline:    maxInline,
 		RequestBytes: uint32(size),
 		Blocks:       uint32(ring / blockBytes),
 		Bytes:        int(ring),
