@@ -116,7 +116,7 @@ func TestGuestSRQResizeBesideTraffic(t *testing.T) {
 	for i := range uint64(64) {
 		slot <- i
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+time.Duration(total)*50*time.Millisecond)
 	defer cancel()
 	for i := range 2 {
 		heard[i] = make(map[string]int)
