@@ -3,9 +3,10 @@
 // remembers what was posted to it, and the interface that a completion queue
 // offers to those who wait on it.
 //
-// It does no I/O and knows no device. Programs use its types under their names
-// in package uverbs; providers (rxe, mlx5) produce completions with it, and
-// package poll waits with it.
+// Programs need [WC], [Status], [Opcode], which have their names in package
+// uverbs too, [Table], and [Queue] to write a waiter of their own. All else is
+// for providers (rxe, mlx5), which produce completions with it. The package does
+// no I/O and knows no device.
 //
 //	var wcs [16]cq.WC
 //	n, err := q.Poll(wcs[:])

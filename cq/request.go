@@ -11,8 +11,10 @@ type SGE struct {
 type SendFlags uint8
 
 const (
-	// Unsignaled: no completion if the request succeeds. (The zero value
-	// completes, so that nobody waits for ever by forgetting a flag.)
+	// Unsignaled: no completion if the request succeeds. Its buffer is free
+	// again, and its room in the queue comes back, when a later request of
+	// the same queue has completed. (The zero value completes, so that
+	// nobody waits for ever by forgetting a flag.)
 	Unsignaled SendFlags = 1 << iota
 	// Fence: do not start before the reads and atomics posted earlier have
 	// ended.

@@ -37,7 +37,7 @@ const (
 var statuses = [...]struct{ name, text string }{
 	StatusSuccess:           {"success", "success"},
 	StatusLocalLength:       {"local length error", "the message does not fit the local buffer or the device's limit"},
-	StatusLocalQPOperation:  {"local QP operation error", "the device found the request itself, or the state of its QP, inconsistent"},
+	StatusLocalQPOperation:  {"local QP operation error", "the device found the request itself, or the state of its QP, inconsistent; on a receive over soft-RoCE, the message was longer than the receive"},
 	StatusLocalEEC:          {"local EE context operation error", "the end-to-end context of a reliable datagram is inconsistent"},
 	StatusLocalProtection:   {"local protection error", "an lkey of the request does not cover its buffer, or belongs to another PD"},
 	StatusFlushed:           {"flushed", "the QP went to the error state before the request was carried out; the first error on it has the cause"},
@@ -46,7 +46,7 @@ var statuses = [...]struct{ name, text string }{
 	StatusLocalAccess:       {"local access error", "the peer wrote where the local memory region does not allow it"},
 	StatusRemoteInvalidReq:  {"remote invalid request", "the peer could not accept the request: too long for its buffer, or not enabled on its QP"},
 	StatusRemoteAccess:      {"remote access error", "the rkey does not cover the remote address, or does not allow the operation"},
-	StatusRemoteOperation:   {"remote operation error", "the peer failed while carrying out the request"},
+	StatusRemoteOperation:   {"remote operation error", "the peer failed while carrying out the request; over soft-RoCE, often the message was longer than its receive"},
 	StatusRetryExceeded:     {"transport retry exceeded", "the peer did not acknowledge: it is gone, unreachable, or its QP is not ready"},
 	StatusRNRRetryExceeded:  {"RNR retry exceeded", "the peer had no receive posted for too long"},
 	StatusLocalRDDViolation: {"local RDD violation", "the reliable datagram domain does not match"},

@@ -5,7 +5,9 @@ package cq
 // An id of a value that was taken already, or of another value that had the
 // same place, finds nothing: a request that ends twice is noticed.
 //
-// A Table belongs to one goroutine at a time.
+// A Table belongs to one goroutine at a time. Where one goroutine posts and
+// another polls, give each client a small number and each of its buffers another:
+// client<<32 | buffer is an id without any table.
 type Table[T any] struct {
 	slots []tableSlot[T]
 	free  []uint32

@@ -455,3 +455,18 @@ func TestOverrun(t *testing.T) {
 		t.Errorf("event %v", e)
 	}
 }
+
+// A queue pair that completes on one CQ with both sides counts once there.
+func TestInUseCountsQueuePairs(t *testing.T) {
+	r := newRig(t, false)
+	q, err := r.dev.NewCQ(16, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := r.pd.NewQP(RC, &QPOptions{CQ: q, SendDepth: 1, RecvDepth: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(t, "close", q.Close(), ErrInUse, "by 3 QPs")
+}

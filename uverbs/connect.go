@@ -28,7 +28,7 @@ type Endpoint struct {
 	QKey uint32
 }
 
-// ConnectOptions are the choices of Connect and Handshake. The zero value, and
+// ConnectOptions are the choices of Connect and HandshakeWith. The zero value, and
 // nil, mean: give up after 6 retries of 67 ms and after 6 retries for lack of a
 // receive, so that every request ends. UC queue pairs repeat nothing and read
 // nothing: of these only MTU and the last three mean something to them.

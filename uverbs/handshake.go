@@ -3,7 +3,6 @@ package uverbs
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,15 +22,30 @@ type Peer struct {
 // connects with the lesser MTU and read depth of both sides, and returns when
 // both are ready to receive and send.
 //
-// Receives that the peer's first messages need stand before the call. conn
-// carries nothing else during the call, and is the caller's again afterwards.
-// When ctx ends first, Handshake returns its cause. After an error conn is of no
-// more use: it is in an undefined state, and its deadline has passed.
+// Receives that the peer's first messages need stand before the call. The peer's
+// Handshake may return first: once a message of the peer has come, a poller may
+// answer it, though this call has not returned.
+//
+// conn carries nothing else during the call, and is the caller's again
+// afterwards. Keep it: a queue pair does not notice that its peer is gone until
+// it sends, while a read from conn ends. When ctx ends first, Handshake returns
+// its cause. After an error conn is of no more use: it is in an undefined state,
+// and its deadline has passed.
 func (qp *QP) Handshake(ctx context.Context, conn net.Conn, regions ...Remote) (*Peer, error) {
-	peer, err := qp.handshake(ctx, conn, regions)
+	return qp.HandshakeWith(ctx, conn, nil, regions...)
+}
+
+// HandshakeWith is Handshake with choices of one's own. Of MTU and ReadDepth the
+// lesser of what both sides chose counts.
+func (qp *QP) HandshakeWith(ctx context.Context, conn net.Conn, opts *ConnectOptions, regions ...Remote) (*Peer, error) {
+	var o ConnectOptions
+	if opts != nil {
+		o = *opts
+	}
+	peer, err := qp.handshake(ctx, conn, o, regions)
 	if err != nil {
 		if ctx.Err() != nil {
-			err = errors.Join(context.Cause(ctx), err)
+			err = context.Cause(ctx)
 		}
 		return nil, fmt.Errorf("goverbs: %s: handshake of QP %d: %w", qp.dev.info.Name, qp.qpn, err)
 	}
@@ -47,7 +61,7 @@ const (
 	readyToReceive = 'R'
 )
 
-func (qp *QP) handshake(ctx context.Context, conn net.Conn, regions []Remote) (peer *Peer, err error) {
+func (qp *QP) handshake(ctx context.Context, conn net.Conn, o ConnectOptions, regions []Remote) (peer *Peer, err error) {
 	var writers sync.WaitGroup
 	if len(regions) > maxRegions {
 		return nil, invalid("%d regions: at most %d", len(regions), maxRegions)
@@ -67,11 +81,18 @@ func (qp *QP) handshake(ctx context.Context, conn net.Conn, regions []Remote) (p
 		}
 	}()
 
+	own := qp.Endpoint()
+	if o.MTU != 0 {
+		own.MTU = o.MTU
+	}
+	if o.ReadDepth != 0 {
+		own.ReadDepth = min(own.ReadDepth, o.ReadDepth)
+	}
 	// Both sides write first: a buffered connection takes it; one that does
 	// not, such as net.Pipe, needs the writer beside the reader.
 	wrote := make(chan error, 1)
 	writers.Go(func() {
-		_, err := conn.Write(encodeGreeting(qp.Endpoint(), regions))
+		_, err := conn.Write(encodeGreeting(own, regions))
 		wrote <- err
 	})
 	if peer, err = readGreeting(conn); err != nil {
@@ -80,7 +101,10 @@ func (qp *QP) handshake(ctx context.Context, conn net.Conn, regions []Remote) (p
 	if err := <-wrote; err != nil {
 		return nil, fmt.Errorf("write the greeting: %w", err)
 	}
-	if err := qp.Connect(ctx, peer.Endpoint, nil); err != nil {
+	if o.MTU != 0 && peer.Endpoint.MTU != 0 {
+		o.MTU = min(o.MTU, peer.Endpoint.MTU)
+	}
+	if err := qp.Connect(ctx, peer.Endpoint, &o); err != nil {
 		return nil, err
 	}
 	writers.Go(func() {

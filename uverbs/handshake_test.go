@@ -105,11 +105,10 @@ func TestHandshakeCancelled(t *testing.T) {
 	why := errors.New("changed my mind")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
-	if _, err := qp.Handshake(ctx, ours); !errors.Is(err, why) {
-		t.Errorf("%v, want %v", err, why)
-	}
-	if _, err := qp.Handshake(ctx, ours); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a cancelled context: %v", err)
+	for _, when := range []string{"under way", "before"} {
+		if _, err := qp.Handshake(ctx, ours); !errors.Is(err, why) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("cancelled %s: %v, want one line with %v", when, err, why)
+		}
 	}
 	if err := qp.Connect(ctx, Endpoint{GID: qp.Source().GID}, nil); !errors.Is(err, why) {
 		t.Errorf("connect: %v, want %v", err, why)
@@ -148,5 +147,40 @@ func TestConnectAgrees(t *testing.T) {
 	o.fill(r.a, Endpoint{})
 	if o.Retries != 0 || o.RNRRetries != 7 {
 		t.Errorf("%+v", o)
+	}
+}
+
+// HandshakeWith settles on the lesser of what both sides chose, and its other
+// choices reach the queue pair.
+func TestHandshakeWithChoices(t *testing.T) {
+	r := newRig(t, false)
+	makeQP := func() *QP {
+		qp, err := r.pd.NewQP(RC, &QPOptions{CQ: r.sendQ, SendDepth: 2, RecvDepth: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return qp
+	}
+	a, b := makeQP(), makeQP()
+	ours, theirs := net.Pipe()
+	peerErr := make(chan error, 1)
+	go func() {
+		_, err := b.HandshakeWith(t.Context(), theirs, &ConnectOptions{MTU: 512, ReadDepth: 8})
+		peerErr <- err
+	}()
+	if _, err := a.HandshakeWith(t.Context(), ours, &ConnectOptions{MTU: 1024, ReadDepth: 3, Retries: 2, RNRRetries: RetryForever}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-peerErr; err != nil {
+		t.Fatal(err)
+	}
+	for qp, retries := range map[*QP]int{a: 2, b: defaultRetries} {
+		i, err := qp.Query()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.PathMTU != 512 || i.ReadDepth != 3 || i.Retries != retries {
+			t.Errorf("MTU %d, read depth %d, %d retries; want 512, 3, %d", i.PathMTU, i.ReadDepth, i.Retries, retries)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/goverbs/goverbs/abi"
 )
@@ -84,10 +85,11 @@ func (d *Device) hold(c closer, bases ...*object) error {
 	if err := d.standing(o.kind, bases); err != nil {
 		return err
 	}
-	for _, b := range bases {
+	// A queue pair may stand on one CQ with both sides.
+	o.bases = slices.Compact(bases)
+	for _, b := range o.bases {
 		b.users[o.kind]++
 	}
-	o.bases = bases
 	d.objects[o.id] = c
 	return nil
 }

@@ -78,6 +78,11 @@ func (qp *QP) Tag() any { return qp.tag }
 
 // QP finds the queue pair of a completion by WC.QPN, or returns nil if no open
 // queue pair of that number completes on q. Any goroutine may call it.
+//
+// The kernel gives the number of a closed queue pair to a new one. A poller
+// never gets completions of a closed queue pair, but it may hold some that it
+// took before: where others close queue pairs meanwhile, look up the whole batch
+// before you let them, or put what you need into WC.ID.
 func (q *CQ) QP(qpn uint32) *QP {
 	d := q.dev
 	d.byQPN.RLock()

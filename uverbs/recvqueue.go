@@ -54,8 +54,10 @@ func (noRing) Empty() bool          { return true }
 // Room is how many more receives can be staged now.
 func (q *RecvQueue) Room() int { return q.table.Room() }
 
-// Recv offers a span for one message of the peer. A message that is longer
-// fails on both sides.
+// Recv offers a span for one message of the peer. A message that is longer fails
+// on both sides: the receive with StatusLocalLength and the send with
+// StatusRemoteInvalidReq, on soft-RoCE with StatusLocalQPOperation and
+// StatusRemoteOperation.
 func (q *RecvQueue) Recv(id uint64, into Span) {
 	q.begin()
 	q.span(into)
@@ -174,7 +176,7 @@ func (q *RecvQueue) refuse(n uint32) error {
 		err = fmt.Errorf("%w: it is in %v, where receives do not end", ErrState, q.qp.State())
 	}
 	if q.srq != nil {
-		return fmt.Errorf("goverbs: %s: flush of %s on an SRQ: %w", q.srq.dev.info.Name, plural(int(n), "request"), err)
+		return fmt.Errorf("goverbs: %s: flush of an SRQ: %w", q.srq.dev.info.Name, err)
 	}
-	return q.qp.postError("receive", n, err)
+	return q.qp.postError("receive", err)
 }

@@ -20,7 +20,8 @@ type resize struct {
 
 // Resize changes how many completions the queue holds, to at least depth.
 // Completions that are in it are kept. The poller does it within its next Poll,
-// and Resize waits for that: the goroutine that polls calls ResizeOwned instead.
+// and Resize waits for that, after it has woken a parked Wait: the goroutine that
+// polls calls ResizeOwned instead.
 // When ctx ends before the poller came by, nothing has changed.
 //
 // It fails with ErrCQFull when the queue pairs that complete on the queue need

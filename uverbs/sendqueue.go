@@ -280,7 +280,7 @@ func (q *SendQueue) refuse(n uint32) error {
 	case err == nil:
 		err = fmt.Errorf("%w: it is in %v, and sends from RTS on: connect it first", ErrState, q.qp.State())
 	}
-	return q.qp.postError("send", n, err)
+	return q.qp.postError("send", err)
 }
 
 func (q *SendQueue) takeBack(n uint32) {
@@ -297,11 +297,11 @@ func (q *SendQueue) takeBack(n uint32) {
 // ends come through Poll; from the library if the device is beyond even that.
 func (q *SendQueue) unrung(n uint32, err error) error {
 	if q.qp.closing.Load() {
-		return q.qp.postError("send", n, q.qp.whyEnding())
+		return q.qp.postError("send", q.qp.whyEnding())
 	}
 	if q.unseen(err) {
 		q.takeBack(n)
-		return q.qp.postError("send", n, kernelError(err))
+		return q.qp.postError("send", kernelError(err))
 	}
 	if q.qp.Modify(StateErr) != nil {
 		q.qp.sendCQ.mailbox.adopt(q.qp.sendCQ, &q.qp.closing, q.requests, false)
@@ -325,6 +325,6 @@ func (q *SendQueue) unseen(err error) bool {
 }
 
 // postError wraps why a Flush failed.
-func (qp *QP) postError(side string, n uint32, err error) error {
-	return fmt.Errorf("goverbs: %s: flush of %s on the %s queue of QP %d: %w", qp.dev.info.Name, plural(int(n), "request"), side, qp.qpn, err)
+func (qp *QP) postError(side string, err error) error {
+	return fmt.Errorf("goverbs: %s: flush of the %s queue of QP %d: %w", qp.dev.info.Name, side, qp.qpn, err)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // errEnding is why a queue pair that is being shut down takes nothing more.
-var errEnding = fmt.Errorf("%w: it was shut down: Restart it first", ErrState)
+var errEnding = fmt.Errorf("%w: it was shut down: Close it, or Restart it to use it again", ErrState)
 
 // whyEnding is why nothing may be posted any more. Close sets closing before
 // ending, so that who sees ending sees the right reason.
@@ -34,6 +34,11 @@ func (qp *QP) whyEnding() error {
 // ends first, Shutdown returns its cause; the queue pair takes no more requests,
 // and Shutdown can be called again.
 //
+// From its beginning on Flush fails with ErrState, and after Close with
+// os.ErrClosed. When it returns, the poller may still be working on the last
+// completions that Poll gave it: close memory that it reads then in the poller
+// itself, or when it has told that it is done.
+//
 // Afterwards Close discards nothing, and Restart makes the queue pair new.
 func (qp *QP) Shutdown(ctx context.Context) error {
 	pause := time.NewTimer(0)
@@ -49,7 +54,9 @@ func (qp *QP) Shutdown(ctx context.Context) error {
 }
 
 // Drain is Shutdown for the goroutine that polls: it polls both CQs itself and
-// hands every completion, also of other queue pairs, to handle.
+// hands every completion, also of other queue pairs, to handle. Another
+// goroutine that waits on one of the CQs is a second poller, which Drain cannot
+// see: end its Wait first.
 func (qp *QP) Drain(ctx context.Context, handle func(WC)) error {
 	var wcs [16]WC
 	queues := []*CQ{qp.sendCQ, qp.recvCQ}

@@ -58,6 +58,6 @@ func TestSRQLimit(t *testing.T) {
 	_, err = s.Limit()
 	says(t, "limit of a closed one", err, os.ErrClosed)
 	s.RecvQueue().Recv(1, p.mr.Span(0, 1))
-	says(t, "flush of a closed one", s.RecvQueue().Flush(), os.ErrClosed, "1 request on an SRQ")
+	says(t, "flush of a closed one", s.RecvQueue().Flush(), os.ErrClosed, "flush of an SRQ")
 	says(t, "closed twice", s.Close(), os.ErrClosed)
 }

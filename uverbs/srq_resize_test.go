@@ -314,7 +314,7 @@ func TestSRQResizeFails(t *testing.T) {
 			lost := n > modify || n == modify && (errno == syscall.ENOMEM || errno == syscall.EFAULT)
 			flush := p.srq.RecvQueue().Flush()
 			if lost {
-				says(t, "flush", flush, errno, "lost in a resize", "close it", "1 request on an SRQ")
+				says(t, "flush", flush, errno, "lost in a resize", "close it", "flush of an SRQ")
 				says(t, "another resize", p.srq.Resize(12), errno, "lost in a resize")
 			} else if flush != nil || p.srq.Depth() != 8 || p.cqs[0].committed != 24 {
 				t.Errorf("%v at call %d: flush: %v; depth %d, %d committed", errno, n, flush, p.srq.Depth(), p.cqs[0].committed)

@@ -118,7 +118,7 @@ func TestSRQ(t *testing.T) {
 	// All of 8, and not one more.
 	p.post(t, 1, 2, 3, 4, 5, 6, 7, 8)
 	p.srq.RecvQueue().Recv(9, p.mr.Span(0, 64))
-	says(t, "a ninth", p.srq.RecvQueue().Flush(), ErrQueueFull, "8 receives", "SRQOptions.Depth", "on an SRQ")
+	says(t, "a ninth", p.srq.RecvQueue().Flush(), ErrQueueFull, "8 receives", "SRQOptions.Depth", "flush of an SRQ")
 	if n := p.srq.RecvQueue().Room(); n != 0 {
 		t.Errorf("room %d", n)
 	}

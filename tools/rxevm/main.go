@@ -171,7 +171,7 @@ func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
 		g.modules = append(g.modules, s)
 		return nil
 	})
-	fs.Func("file", "copy a host file or folder into the guest, as `SRC[:DST]` (repeat for more)", func(s string) error {
+	fs.Func("file", "copy a host file or folder into the guest, as `SRC[:DST]` (repeat for more); without DST it keeps its path, and the command runs in the host's working folder", func(s string) error {
 		f, err := parseFileArg(s)
 		g.files = append(g.files, f)
 		return err
