@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/goverbs/goverbs/cq"
@@ -97,28 +96,26 @@ func (d *Doorbell) bell() bell {
 	return b
 }
 
-// ring tells the device of the requests up to the one whose WQE begins at pos of
-// the ring mem and has so many blocks. alone says that it is the only new one.
-func (b *bell) ring(mem []byte, pos, blocks uint32, alone bool) {
-	first := binary.NativeEndian.Uint64(mem[pos:])
+// ring tells the device of the requests up to the one whose WQE begins at pos and
+// has so many blocks. alone says that it is the only new one.
+func (b *bell) ring(w *wqes, pos, blocks uint32, alone bool) {
+	control := w.segment(pos)
 	if b.mode == doorbellUncached {
 		mmio.RecordBarrier()
-		mmio.StoreDoorbell64(b.reg, first)
+		mmio.StoreDoorbell64(b.reg, control.first())
 		return
 	}
 	mmio.StartWC()
 	switch {
 	case b.mode == doorbellCombining:
-		mmio.StoreDoorbell64(b.reg, first)
-	case alone && segments(mem[pos:]) > 1 && blocks<<blockShift <= b.half:
+		mmio.StoreDoorbell64(b.reg, control.first())
+	case alone && control.segments() > 1 && blocks<<blockShift <= b.half:
 		for i := range blocks {
-			from := (pos + i<<blockShift) & uint32(len(mem)-1)
-			to := b.at + i<<blockShift
-			mmio.CopyBlueFlame((*[blockBytes]byte)(b.mem[to:]), (*[blockBytes]byte)(mem[from:]))
+			mmio.CopyBlueFlame((*[blockBytes]byte)(b.mem[b.at+i<<blockShift:]), w.block(pos+i<<blockShift))
 		}
 		b.at ^= b.half
 	default:
-		mmio.StoreDoorbell64(b.word(), first)
+		mmio.StoreDoorbell64(b.word(), control.first())
 		b.at ^= b.half
 	}
 	mmio.FlushWC()
@@ -129,9 +126,6 @@ func (b *bell) word() *uint64 {
 	w, _ := wordAt(b.mem[b.at:], blockBytes)
 	return w
 }
-
-// segments is how many segments the WQE at the start of wqe says it has.
-func segments(wqe []byte) uint32 { return uint32(wqe[7] & maxSegments) }
 
 // recordWord finds a word of the doorbell record in mem and sets it to 0.
 func recordWord(mem []byte, word int) (*uint32, error) {

@@ -98,7 +98,7 @@ func TestDoorbellOrder(t *testing.T) {
 			if !bytes.Equal(record.mem[:8], old) || !bytes.Equal(register.mem, none) {
 				t.Errorf("%s: Put stored to record or register", name)
 			}
-			*q = SQ{mem: q.mem, mask: q.mask, qpn: q.qpn, operations: q.operations, maxInline: q.maxInline, record: q.record, bell: q.bell, requests: q.requests}
+			*q = SQ{wqes: q.wqes, qpn: q.qpn, operations: q.operations, maxInline: q.maxInline, record: q.record, bell: q.bell, requests: q.requests}
 			put()
 			if ring.caught(t, func() { before := *q; q.Publish(); *q = before; register.clear(); record.clear() }) {
 				t.Errorf("%s: Publish stores to the ring", name)

@@ -52,6 +52,7 @@ func TestBlueFlameHalves(t *testing.T) {
 		}
 		b := d.bell()
 		ring := aligned(1024)
+		w := newWQEs(ring)
 		for i := range ring {
 			ring[i] = byte(i * 7)
 		}
@@ -71,7 +72,7 @@ func TestBlueFlameHalves(t *testing.T) {
 				want = 8
 			}
 			half := mem[i%2*size/2:]
-			b.ring(ring, pos, c.blocks, c.alone)
+			b.ring(&w, pos, c.blocks, c.alone)
 			if !bytes.Equal(half[:want], wqe[:want]) {
 				t.Errorf("register of %d, doorbell %d: %s, want %s", size, i, dump(half[:want]), dump(wqe[:want]))
 			}

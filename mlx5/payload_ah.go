@@ -124,18 +124,22 @@ func ParseCreateAH(b []byte) (mac [6]byte, err error) {
 // requests can name them. Its methods may be called from any goroutine; look-ups
 // take no lock.
 type AddressVectors struct {
-	slots atomic.Pointer[[]atomic.Pointer[[addressBytes]byte]]
+	slots atomic.Pointer[[]atomic.Pointer[vector]]
 
 	mu   sync.Mutex
 	free []uint32
 	last uint32 // highest number in use so far
 }
 
+// vector is an encoded address vector without Q_Key and QPN, as numbers: the 4
+// bytes after those two, and the four words after them.
+type vector [5]uint64
+
 // nowhere is the address vector of numbers that are not taken.
-var nowhere [addressBytes]byte
+var nowhere vector
 
 // get returns the vector of a number, all zeros if it has none.
-func (t *AddressVectors) get(n uint32) *[addressBytes]byte {
+func (t *AddressVectors) get(n uint32) *vector {
 	if s := t.slots.Load(); s != nil && uint64(n) < uint64(len(*s)) {
 		if v := (*s)[n].Load(); v != nil {
 			return v
@@ -150,6 +154,10 @@ func (t *AddressVectors) Add(a *AddressVector) (n uint32, err error) {
 	if err != nil {
 		return 0, err
 	}
+	v := vector{uint64(binary.BigEndian.Uint32(b[12:]))}
+	for i := range v[1:] {
+		v[1+i] = binary.BigEndian.Uint64(b[16+8*i:])
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k := len(t.free); k > 0 {
@@ -159,7 +167,7 @@ func (t *AddressVectors) Add(a *AddressVector) (n uint32, err error) {
 		n = t.last
 		t.grow(int(n) + 1)
 	}
-	(*t.slots.Load())[n].Store(&b)
+	(*t.slots.Load())[n].Store(&v)
 	return n, nil
 }
 
@@ -170,7 +178,7 @@ func (t *AddressVectors) grow(n int) {
 	if old != nil && n <= len(*old) {
 		return
 	}
-	s := make([]atomic.Pointer[[addressBytes]byte], max(2*n, 16))
+	s := make([]atomic.Pointer[vector], max(2*n, 16))
 	if old != nil {
 		for i := range *old {
 			s[i].Store((*old)[i].Load())

@@ -55,7 +55,7 @@ func TestAddressVector(t *testing.T) {
 
 func TestAddressVectors(t *testing.T) {
 	var v AddressVectors
-	zero := [addressBytes]byte{}
+	zero := vector{}
 	if *v.get(0) != zero || *v.get(1) != zero || *v.get(1<<32 - 1) != zero {
 		t.Error("an empty table has vectors")
 	}
@@ -69,16 +69,16 @@ func TestAddressVectors(t *testing.T) {
 		}
 	}
 	for i := range uint32(n) {
-		if b := v.get(i + 1); b[15] != byte(i+1) {
-			t.Errorf("vector %d is % x", i+1, b)
+		if b := v.get(i + 1); uint16(b[0]) != uint16(i+1) {
+			t.Errorf("vector %d is %x", i+1, *b)
 		}
 	}
 	held := v.get(42)
 	v.Remove(42)
-	if *v.get(42) != zero || held[15] != 42 {
-		t.Errorf("a removed vector is % x, and in use % x", v.get(42)[:16], held[:16])
+	if *v.get(42) != zero || held[0] != 42 {
+		t.Errorf("a removed vector is %x, and in use %x", *v.get(42), *held)
 	}
-	if got, err := v.Add(&AddressVector{DestLID: 7}); err != nil || got != 42 || v.get(42)[15] != 7 {
+	if got, err := v.Add(&AddressVector{DestLID: 7}); err != nil || got != 42 || v.get(42)[0] != 7 {
 		t.Errorf("the next is %d, %v", got, err)
 	}
 	v.Remove(1)

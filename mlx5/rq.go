@@ -10,8 +10,7 @@ import (
 // a time uses it. There is no doorbell: the device reads the doorbell record when
 // a message arrives.
 type RQ struct {
-	mem       []byte
-	mask      uint32 // bytes of the ring less one
+	wqes
 	shift     uint32 // of the bytes of a receive
 	next      uint32 // receives so far
 	published uint32
@@ -56,7 +55,7 @@ func NewRQ(c RQConfig) (*RQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &RQ{mem: c.Memory, mask: uint32(s.Bytes) - 1, shift: s.Shift, maxSGE: int(s.MaxSGE), record: record, requests: c.Requests}, nil
+	return &RQ{wqes: newWQEs(c.Memory), shift: s.Shift, maxSGE: int(s.MaxSGE), record: record, requests: c.Requests}, nil
 }
 
 // Put writes a receive to the next place. Elements of length 0 are left out. The
@@ -66,20 +65,23 @@ func (q *RQ) Put(wrid uint64, sges []cq.SGE) {
 	if len(sges) > q.maxSGE {
 		panic("mlx5: Put: more elements than the receive queue was made for")
 	}
-	at := q.next << q.shift & q.mask
-	wqe := q.mem[at : at+1<<q.shift]
-	n := 0
-	for i := range sges {
-		if e := &sges[i]; e.Length != 0 {
-			putPointer((*[pointerBytes]byte)(wqe[n:]), e.Length, e.LKey, e.Addr)
-			n += pointerBytes
-		}
-	}
-	if n < len(wqe) {
-		putPointer((*[pointerBytes]byte)(wqe[n:]), 0, terminator, 0)
-	}
+	q.putReceive(q.next<<q.shift, (q.next+1)<<q.shift, sges)
 	q.requests.Place(requestNumber(wrid), uint16(q.next))
 	q.next++
+}
+
+// putReceive writes elements from pos on, and the terminator if there is room
+// before end.
+func (w *wqes) putReceive(pos, end uint32, sges []cq.SGE) {
+	for i := range sges {
+		if e := &sges[i]; e.Length != 0 {
+			w.segment(pos).putPointer(e.Length, e.LKey, e.Addr)
+			pos += pointerBytes
+		}
+	}
+	if pos != end {
+		w.segment(pos).putPointer(0, terminator, 0)
+	}
 }
 
 // Publish hands all that was Put to the device.

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/goverbs/goverbs/cq"
@@ -10,9 +9,7 @@ import (
 // SQ is the send queue of a queue pair. It is a [cq.SendRing]: one goroutine at a
 // time uses it. Publish rings the doorbell; no system call is needed.
 type SQ struct {
-	mem []byte // of the ring
-	// Positions of the ring are bytes, free-running, modulo 2^32.
-	mask      uint32 // bytes of the ring less one
+	wqes
 	next      uint32 // block at which the next request begins, free-running
 	published uint32 // next, when Publish was last called
 	last      uint32 // block at which the last request begins
@@ -85,8 +82,7 @@ func NewSQ(c SQConfig) (*SQ, error) {
 		return nil, err
 	}
 	return &SQ{
-		mem:        c.Memory,
-		mask:       uint32(s.Bytes) - 1,
+		wqes:       newWQEs(c.Memory),
 		qpn:        c.QPN,
 		operations: s.Operations,
 		maxSGE:     int(s.MaxSGE),
@@ -96,11 +92,6 @@ func NewSQ(c SQConfig) (*SQ, error) {
 		bell:       c.Doorbell.bell(),
 		requests:   c.Requests,
 	}, nil
-}
-
-// segment returns the 16 bytes at a position.
-func (q *SQ) segment(pos uint32) *[segmentBytes]byte {
-	return (*[segmentBytes]byte)(q.mem[pos&q.mask:])
 }
 
 // Put writes r to the next blocks. The caller has checked that there is room, and
@@ -148,7 +139,7 @@ func (q *SQ) Put(r *cq.SendRequest) {
 		}
 		for i := range r.SGEs {
 			if e := &r.SGEs[i]; e.Length != 0 {
-				putPointer(q.segment(pos), e.Length, e.LKey, e.Addr)
+				q.segment(pos).putPointer(e.Length, e.LKey, e.Addr)
 				pos += pointerBytes
 			}
 		}
@@ -175,11 +166,8 @@ func (q *SQ) Put(r *cq.SendRequest) {
 // returns where it ends.
 func (q *SQ) putInline(pos uint32, data []byte) uint32 {
 	n := uint32(len(data))
-	at := pos & q.mask
-	binary.BigEndian.PutUint32(q.mem[at:], n|inlineMark)
-	if done := copy(q.mem[at+inlineHeader:], data); done < len(data) {
-		copy(q.mem, data[done:])
-	}
+	*q.half(pos) = toBE32(n | inlineMark)
+	q.copy(pos+inlineHeader, data)
 	return pos + (inlineHeader+n+segmentBytes-1)&^(segmentBytes-1)
 }
 
@@ -196,7 +184,7 @@ func (q *SQ) putAtomic(pos uint32, r *cq.SendRequest) uint32 {
 	}
 	for i := range r.SGEs {
 		if e := &r.SGEs[i]; e.Length != 0 {
-			putPointer(q.segment(pos), atomicOperands, e.LKey, e.Addr)
+			q.segment(pos).putPointer(atomicOperands, e.LKey, e.Addr)
 			pos += pointerBytes
 		}
 	}
@@ -206,12 +194,9 @@ func (q *SQ) putAtomic(pos uint32, r *cq.SendRequest) uint32 {
 // putAddress writes the address vector of a datagram.
 func (q *SQ) putAddress(pos uint32, r *cq.SendRequest) uint32 {
 	a := q.addresses.get(r.AH)
-	first := q.segment(pos)
-	copy(first[:], a[:])
-	binary.BigEndian.PutUint64(first[:8], uint64(r.QKey)<<32)
-	binary.BigEndian.PutUint32(first[8:], r.DestQPN|extendedAV)
-	copy(q.segment(pos + 16)[:], a[16:])
-	copy(q.segment(pos + 32)[:], a[32:])
+	q.segment(pos).put(uint64(r.QKey)<<32, uint64(r.DestQPN|extendedAV)<<32|a[0])
+	q.segment(pos+16).put(a[1], a[2])
+	q.segment(pos+32).put(a[3], a[4])
 	return pos + addressBytes
 }
 
@@ -223,7 +208,7 @@ func (q *SQ) Publish() {
 		return
 	}
 	storeRecord(q.record, q.next)
-	q.bell.ring(q.mem, q.last<<blockShift&q.mask, q.next-q.last, n == 1)
+	q.bell.ring(&q.wqes, q.last<<blockShift, q.next-q.last, n == 1)
 	q.published, q.publishedFence, q.staged = q.next, q.fence, 0
 }
 
@@ -237,9 +222,9 @@ func (q *SQ) Rollback(n uint32) {
 	for range keep {
 		q.last = q.next
 		wqe := q.segment(q.next << blockShift)
-		q.next += (segments(wqe[:])*segmentBytes + blockBytes - 1) >> blockShift
+		q.next += (wqe.segments()*segmentBytes + blockBytes - 1) >> blockShift
 		q.fence = 0
-		if wqe[3] == opcodeUMR {
+		if wqe.opcode() == opcodeUMR {
 			q.fence = ctrlSmallFence
 		}
 	}

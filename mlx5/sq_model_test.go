@@ -93,8 +93,8 @@ func (d *sendDevice) take(want []cq.SendRequest) error {
 		}
 		w := expect(&want[i], d.behind)
 		if q.size.Transport == UD {
-			b := q.addresses.get(want[i].AH)
-			w.Address = fmt.Sprintf("%x", b[12:])
+			v := q.addresses.get(want[i].AH)
+			w.Address = fmt.Sprintf("%08x%016x%016x%016x%016x", v[0], v[1], v[2], v[3], v[4])
 		}
 		w.Index, w.QPN, w.Segments, w.Blocks = uint16(d.at), 0x4a5, r.Segments, r.Blocks
 		if !reflect.DeepEqual(r, w) {

@@ -106,6 +106,7 @@ func recordedAddress(t *testing.T, value string) (string, *AddressVector) {
 type recordedQueue struct {
 	*SQ
 	size      SendSize
+	mem       []byte
 	uar       []byte
 	record    []byte
 	addresses *AddressVectors
@@ -129,12 +130,12 @@ func newRecordedQueue(t *testing.T, limits Limits, qp string) *recordedQueue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem := guarded(t, size.Bytes, true)
-	fill(mem)
+	q.mem = guarded(t, size.Bytes, true)
+	fill(q.mem)
 	if size.Transport == UD {
 		q.addresses = new(AddressVectors)
 	}
-	q.SQ, err = NewSQ(SQConfig{Memory: mem, Record: q.record, Doorbell: bell, QPN: w.number("qpn"), Size: size,
+	q.SQ, err = NewSQ(SQConfig{Memory: q.mem, Record: q.record, Doorbell: bell, QPN: w.number("qpn"), Size: size,
 		Requests: cq.NewRequests(size.Requests, cq.SendSide, w.number("qpn"), new(cq.State)), Addresses: q.addresses})
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,6 @@
 package mlx5
 
-import (
-	"encoding/binary"
-
-	"github.com/goverbs/goverbs/cq"
-)
+import "github.com/goverbs/goverbs/cq"
 
 // Memory windows are bound and invalidated by a UMR, a request that rewrites a
 // memory key (set_bind_wr of rdma-core's libmlx5): what it changes, the new
@@ -127,11 +123,8 @@ func mkeyAccess(rights uint32) (bits uint64) {
 	return bits
 }
 
-// putSegment writes 16 bytes at pos, as two big-endian numbers, and returns the
-// position after them.
+// putSegment writes two numbers at pos and returns the position after them.
 func (q *SQ) putSegment(pos uint32, high, low uint64) uint32 {
-	seg := q.segment(pos)
-	binary.BigEndian.PutUint64(seg[:8], high)
-	binary.BigEndian.PutUint64(seg[8:], low)
+	q.segment(pos).put(high, low)
 	return pos + segmentBytes
 }

@@ -1,7 +1,6 @@
 package mlx5
 
 import (
-	"encoding/binary"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -21,7 +20,7 @@ const sharedHeader = 16
 // receives have ended go to the list's end when their places in the table of
 // requests are used again.
 type SRQ struct {
-	mem      []byte
+	wqes
 	shift    uint32 // of the bytes of an element
 	maxSGE   int
 	record   *uint32
@@ -88,7 +87,7 @@ func NewSRQ(c SRQConfig) (*SRQ, error) {
 	}
 	depth := c.Requests.Depth()
 	q := &SRQ{
-		mem:      c.Memory,
+		wqes:     newWQEs(c.Memory),
 		shift:    s.Shift,
 		maxSGE:   int(s.MaxSGE),
 		record:   record,
@@ -109,7 +108,7 @@ func NewSRQ(c SRQConfig) (*SRQ, error) {
 // link makes one element the successor of another.
 func (q *SRQ) link(e, next uint32) {
 	q.next[e] = uint16(next)
-	binary.BigEndian.PutUint16(q.mem[e<<q.shift+2:], uint16(next))
+	*q.half(e << q.shift) = toBE32(next & 0xffff)
 }
 
 // Put writes a receive to the next element of the list. The caller has checked
@@ -131,22 +130,9 @@ func (q *SRQ) Put(wrid uint64, sges []cq.SGE) {
 	e := q.take(place)
 	q.staged = append(q.staged, stagedShared{place, e})
 
-	wqe := q.wqe(e)
-	n := sharedHeader
-	for i := range sges {
-		if s := &sges[i]; s.Length != 0 {
-			putPointer((*[pointerBytes]byte)(wqe[n:]), s.Length, s.LKey, s.Addr)
-			n += pointerBytes
-		}
-	}
-	if n < len(wqe) {
-		putPointer((*[pointerBytes]byte)(wqe[n:]), 0, terminator, 0)
-	}
+	q.putReceive(e<<q.shift+sharedHeader, (e+1)<<q.shift, sges)
 	q.requests.Place(requestNumber(wrid), uint16(e))
 }
-
-// wqe returns the memory of an element.
-func (q *SRQ) wqe(e uint32) []byte { return q.mem[e<<q.shift : (e+1)<<q.shift] }
 
 // take takes the next element of the list, for a place of the table.
 func (q *SRQ) take(place uint32) uint32 {
@@ -237,7 +223,10 @@ func (q *SRQ) repostAll() {
 		// as it can, too: it may still write there.
 		q.give(uint32(pos))
 		e := q.take(place)
-		copy(q.wqe(e)[sharedHeader:], q.wqe(uint32(pos))[sharedHeader:])
+		from, to := uint32(pos)<<q.shift, e<<q.shift
+		for off := uint32(sharedHeader); off < 1<<q.shift; off += segmentBytes {
+			*q.segment(to + off) = *q.segment(from + off)
+		}
 		q.requests.Place(seq, uint16(e))
 		q.count++
 	}

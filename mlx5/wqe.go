@@ -1,10 +1,6 @@
 package mlx5
 
-import (
-	"encoding/binary"
-
-	"github.com/goverbs/goverbs/cq"
-)
+import "github.com/goverbs/goverbs/cq"
 
 // A send request is a WQE: a control segment of 16 bytes, then, in this order and
 // as far as its operation has them, an address vector (datagrams), a remote
@@ -102,8 +98,18 @@ var sendOps = [256]sendOp{
 	cq.OpBindMW:          {opcode: opcodeUMR, form: formUMR},
 }
 
+// put writes two numbers.
+func (s *segment) put(high, low uint64) { s[0], s[1] = toBE64(high), toBE64(low) }
+
 // putPointer writes a data pointer.
-func putPointer(seg *[pointerBytes]byte, length, lkey uint32, addr uint64) {
-	binary.BigEndian.PutUint64(seg[:8], uint64(length)<<32|uint64(lkey))
-	binary.BigEndian.PutUint64(seg[8:], addr)
+func (s *segment) putPointer(length, lkey uint32, addr uint64) {
+	s.put(uint64(length)<<32|uint64(lkey), addr)
 }
+
+// first returns the first 8 bytes as a register takes them.
+func (s *segment) first() uint64 { return s[0] }
+
+// segments is how many segments the WQE that begins with a control segment says it
+// has, opcode what it is.
+func (s *segment) segments() uint32 { return uint32(toBE64(s[0])) & maxSegments }
+func (s *segment) opcode() uint8    { return uint8(toBE64(s[0]) >> 32) }
