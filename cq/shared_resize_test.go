@@ -128,6 +128,11 @@ func TestSharedResizeBesidePollers(t *testing.T) {
 	if s.Room() != s.Depth() {
 		t.Errorf("room %d of %d", s.Room(), s.Depth())
 	}
+	fresh := NewSharedRequests(1)
+	fresh.Resize(200)
+	if cap(fresh.free) < 200 || cap(fresh.staged) < 200 {
+		t.Errorf("room for %d free and %d staged slots: posting would allocate", cap(fresh.free), cap(fresh.staged))
+	}
 	s.Resize(200)
 	if n := testing.AllocsPerRun(10, func() {
 		for s.Room() > 0 {

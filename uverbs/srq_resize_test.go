@@ -6,12 +6,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 // Up and down, with receives posted and staged at the time, over many laps of the
@@ -335,6 +337,48 @@ func TestSRQResizeFails(t *testing.T) {
 			if err := errors.Join(p.server[0].Close(), p.server[1].Close(), p.srq.Close()); err != nil {
 				t.Errorf("%v at call %d: close: %v", errno, n, err)
 			}
+		}
+	}
+}
+
+// remapped is a file that lets a test change the memory that was mapped.
+type remapped struct {
+	kernel.File
+	change func(ring []byte)
+}
+
+func (f *remapped) Map(offset int64, n int) (*kernel.Mapping, error) {
+	m, err := f.File.Map(offset, n)
+	if err == nil {
+		f.change(m.Bytes())
+	}
+	return m, err
+}
+
+// A ring that is not what was asked for is not used.
+func TestSRQResizeHostile(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(ring []byte)
+		says   string
+	}{
+		"too small": {func(b []byte) { native.PutUint32(b[4:], 7) }, "a ring for 7 receives where 12 were asked"},
+		"no ring":   {func(b []byte) { native.PutUint32(b[4:], 6) }, "index mask 0x6"},
+		"narrow":    {func(b []byte) { native.PutUint32(b, 4) }, "elements of 16 bytes"},
+	} {
+		p := newPool(t, fakekernel.Device{})
+		p.post(t, 1)
+		maps := 0
+		p.dev.file = &remapped{p.dev.file, func(ring []byte) {
+			if maps++; maps == 2 { // the first is the rehearsal's
+				test.change(ring)
+			}
+		}}
+		if err := p.srq.Resize(12); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want %q", name, err, test.says)
+		}
+		p.srq.RecvQueue().Recv(2, p.mr.Span(0, 8))
+		if err := p.srq.RecvQueue().Flush(); err == nil || !strings.Contains(err.Error(), "lost in a resize") {
+			t.Errorf("%s: flush: %v", name, err)
 		}
 	}
 }
