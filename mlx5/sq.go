@@ -112,7 +112,10 @@ func (q *SQ) Put(r *cq.SendRequest) {
 		pos = q.putAddress(pos, r)
 	}
 	immediate := r.Imm&op.imm | r.InvalidateRKey&op.invalidate
-	control := q.fence
+	control := sendControl[r.Flags&(cq.Unsignaled|cq.Fence|cq.Solicited)]
+	if control&ctrlFence == 0 {
+		control |= q.fence
+	}
 	q.fence = 0
 	switch op.form {
 	case formPlain:
@@ -121,7 +124,7 @@ func (q *SQ) Put(r *cq.SendRequest) {
 	case formAtomic:
 		pos = q.putAtomic(pos, r)
 	default:
-		immediate, pos = q.putWindow(pos, r)
+		pos, immediate = q.putWindow(pos, r)
 		q.fence = ctrlSmallFence
 	}
 	if op.form > formRemote {
@@ -143,15 +146,6 @@ func (q *SQ) Put(r *cq.SendRequest) {
 				pos += pointerBytes
 			}
 		}
-	}
-	if r.Flags&cq.Fence != 0 {
-		control = ctrlFence
-	}
-	if r.Flags&cq.Unsignaled == 0 {
-		control |= ctrlSignal
-	}
-	if r.Flags&cq.Solicited != 0 {
-		control |= ctrlSolicited
 	}
 	bytes := pos - begin
 	first := uint64(uint16(q.next))<<40 | uint64(op.opcode)<<32 | uint64(q.qpn<<8|bytes>>segmentShift)

@@ -62,8 +62,8 @@ const (
 const maxWindow = 1 << 31
 
 // putWindow writes the segments of a bind or an invalidation at pos and returns
-// the key that the control segment names, and where the WQE ends.
-func (q *SQ) putWindow(pos uint32, r *cq.SendRequest) (rkey, end uint32) {
+// where the WQE ends, and the key that the control segment names.
+func (q *SQ) putWindow(pos uint32, r *cq.SendRequest) (end, rkey uint32) {
 	rkey = r.InvalidateRKey
 	length, key := uint64(0), uint32(anyQPN)
 	if r.Op == cq.OpBindMW {
@@ -88,7 +88,7 @@ func (q *SQ) putWindow(pos uint32, r *cq.SendRequest) (rkey, end uint32) {
 		pos = q.putSegment(pos, mkeyFree<<56|uint64(key), 0)
 		pos = q.putSegment(pos, 0, 0)
 		pos = q.putSegment(pos, 0, 0)
-		return rkey, q.putSegment(pos, 0, 0)
+		return q.putSegment(pos, 0, 0), rkey
 	}
 	start := r.RemoteAddr
 	if r.WindowAccess&accessZeroBased != 0 {
@@ -101,7 +101,7 @@ func (q *SQ) putWindow(pos uint32, r *cq.SendRequest) (rkey, end uint32) {
 	pos = q.putSegment(pos, length<<32|uint64(r.WindowLKey), r.RemoteAddr)
 	pos = q.putSegment(pos, 0, 0)
 	pos = q.putSegment(pos, 0, 0)
-	return rkey, q.putSegment(pos, 0, 0)
+	return q.putSegment(pos, 0, 0), rkey
 }
 
 // mkeyAccess translates rights. Local reads the kernel allowed when it made the

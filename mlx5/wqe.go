@@ -40,6 +40,18 @@ const (
 	ctrlSolicited  = 1 << 1
 )
 
+// sendControl is byte 11 of the control segment, by the flags of a request.
+var sendControl = [8]uint8{
+	0:                                       ctrlSignal,
+	cq.Unsignaled:                           0,
+	cq.Fence:                                ctrlSignal | ctrlFence,
+	cq.Fence | cq.Unsignaled:                ctrlFence,
+	cq.Solicited:                            ctrlSignal | ctrlSolicited,
+	cq.Solicited | cq.Unsignaled:            ctrlSolicited,
+	cq.Solicited | cq.Fence:                 ctrlSignal | ctrlFence | ctrlSolicited,
+	cq.Solicited | cq.Fence | cq.Unsignaled: ctrlFence | ctrlSolicited,
+}
+
 const (
 	inlineMark = 1 << 31 // in the byte count of an inline segment
 	// terminator is the lkey of an element of a receive that ends its list.
