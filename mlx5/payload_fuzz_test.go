@@ -14,6 +14,12 @@ func FuzzPayload(f *testing.F) {
 		f.Add(b, uint32(4), uint8(12), uint32(24))
 	}
 	f.Add(contextAnswer(func(b []byte) { put32(8, 32)(b); put32(60, 16)(b) }), uint32(4), uint8(16), uint32(65))
+	for _, b := range badContexts() {
+		f.Add(b, uint32(4), uint8(0), uint32(0))
+	}
+	for _, u := range [][3]uint32{{0x12000, 4096, 5}, {0x12800, 4096, 5}, {0, 2048, 5}, {0, 4096, 1 << 24}} {
+		f.Add(hostBytes(uint64(u[0]), u[1], u[2]), uint32(0), uint8(0), uint32(0))
+	}
 	f.Fuzz(func(t *testing.T, b []byte, exclusive uint32, shift uint8, index uint32) {
 		pageSize := 1 << (12 + shift%9)
 		in := bytes.Clone(b)
