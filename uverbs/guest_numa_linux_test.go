@@ -92,17 +92,7 @@ func TestGuestNUMAHugePages(t *testing.T) {
 	on1 := node1(t)
 	for node, n := range []int{3, 2} {
 		defer setHugePages(t, node, 0)
-		// Small pages may have to make room.
-		for end := time.Now().Add(30 * time.Second); setHugePages(t, node, n) != n; time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("node %d gives no %d huge pages", node, n)
-			}
-			for _, file := range []string{"drop_caches", "compact_memory"} {
-				if err := os.WriteFile("/proc/sys/vm/"+file, []byte("1"), 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
+		awaitHugePages(t, node, n)
 	}
 	opts := &uverbs.MemoryOptions{HugePages: true, Node: on1}
 	mem, err := uverbs.Alloc(3<<20, opts)
@@ -174,6 +164,22 @@ func setHugePages(t *testing.T, node, n int) int {
 		t.Fatal(err)
 	}
 	return got
+}
+
+// awaitHugePages sets n huge pages aside on a node. Small pages may have to make
+// room.
+func awaitHugePages(t *testing.T, node, n int) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); setHugePages(t, node, n) != n; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("node %d gives no %d huge pages", node, n)
+		}
+		for _, file := range []string{"drop_caches", "compact_memory"} {
+			if err := os.WriteFile("/proc/sys/vm/"+file, []byte("1"), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // freeOnNode is how many bytes of a node nobody uses.

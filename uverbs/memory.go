@@ -47,6 +47,14 @@ var allocated struct {
 
 // Alloc maps size bytes, rounded up to whole pages, zeroed. Close gives them
 // back.
+//
+// The program may start children, by os/exec or otherwise, also during traffic.
+// Those that os/exec starts borrow the program's memory until they run their own
+// code, and change nothing in it. Where a child gets a copy of the memory, by a
+// fork of C code, or of os/exec when SysProcAttr asks for a user namespace, it
+// does not get this memory: to share a registered page with a child, Linux from
+// 5.12 on copies it during the fork, which fails when there is no room, and
+// before may leave the parent with another page than the device.
 func Alloc(size int, opts *MemoryOptions) (*Memory, error) {
 	return allocOn(kernel.Host(), size, opts)
 }

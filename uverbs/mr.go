@@ -61,7 +61,8 @@ var registered struct {
 // Register makes b a memory region of the protection domain. Memory from Alloc
 // suits best. Memory of the Go heap works too, and is kept alive until Close;
 // its pages may be shared with other objects, so give remote peers access to
-// Alloc memory only.
+// Alloc memory only. A child that gets a copy of the program's memory (see
+// Alloc) has to get Go's heap: from Linux 5.12 on that does no harm.
 //
 // A right that the kernel calls optional, as RelaxedOrdering, is left out where
 // it knows none such; Access tells.
