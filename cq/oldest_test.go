@@ -58,8 +58,8 @@ func TestEndOldestIsComplete(t *testing.T) {
 				}
 				if rng.IntN(500) == 0 {
 					var a, b [3]WC
-					n, done := short.Abandon(a[:], false)
-					if m, last := long.Abandon(b[:], false); n != m || done != last || a != b {
+					n, done := short.Abandon(a[:], short.tail, false)
+					if m, last := long.Abandon(b[:], long.tail, false); n != m || done != last || a != b {
 						t.Fatalf("step %d: abandoned %d %v and %d %v", step, n, done, m, last)
 					}
 				}

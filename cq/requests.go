@@ -201,14 +201,17 @@ func (r *Requests) Vacant() int {
 // Outstanding is how many posted requests have not ended. Poller's side.
 func (r *Requests) Outstanding() uint32 { return atomic.LoadUint32(&r.tail) - r.head }
 
-// Abandon ends at most len(wcs) of the outstanding requests, oldest first, as
-// flushed and synthetic: the device will not end them. Quiet ones end without a
-// completion if carried: the device has carried out all that it did not report
-// otherwise. It returns how many it wrote and whether none is left. Poller's
-// side.
-func (r *Requests) Abandon(wcs []WC, carried bool) (n int, done bool) {
+// Tail is the number of the next request to be posted. Any goroutine may call it.
+func (r *Requests) Tail() uint32 { return atomic.LoadUint32(&r.tail) }
+
+// Abandon ends at most len(wcs) of the outstanding requests before number until,
+// oldest first, as flushed and synthetic: the device will not end them. Quiet ones
+// end without a completion if carried: the device has carried out all that it did
+// not report otherwise. It returns how many it wrote and whether none is left.
+// Poller's side.
+func (r *Requests) Abandon(wcs []WC, until uint32, carried bool) (n int, done bool) {
 	head, tail := r.head, atomic.LoadUint32(&r.tail)
-	for ; head != tail; head++ {
+	for ; head != tail && int32(until-head) > 0; head++ {
 		s := &r.slots[head&r.mask]
 		switch {
 		case s.state == slotFree:
@@ -224,6 +227,6 @@ func (r *Requests) Abandon(wcs []WC, carried bool) (n int, done bool) {
 			n++
 		}
 	}
-	StoreRelease32(&r.head, head)
+	r.advance(head)
 	return n, true
 }

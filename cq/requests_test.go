@@ -139,7 +139,7 @@ func TestRequestsAbandon(t *testing.T) {
 	var wcs [5]WC
 	var got []uint64
 	for {
-		n, done := r.Abandon(wcs[:], false)
+		n, done := r.Abandon(wcs[:], r.Tail(), false)
 		for _, w := range wcs[:n] {
 			if w.Status != StatusFlushed || w.Flags&FlagSynthetic == 0 || w.Side != RecvSide || w.QPN != 5 {
 				t.Fatalf("abandoned as %+v", w)
@@ -164,6 +164,34 @@ func TestRequestsAbandon(t *testing.T) {
 	}
 }
 
+// Requests that are posted after those that are abandoned are none of theirs, also
+// when all of those have ended by themselves.
+func TestRequestsAbandonUntil(t *testing.T) {
+	for _, below := range []uint32{0, 2} { // also over the wrap of their numbers
+		var st State
+		r := NewRequests(4, RecvSide, 5, &st)
+		near2to32(r, below)
+		var w WC
+		r.Stage(1, OpRecv, 0, false)
+		r.Stage(2, OpRecv, 0, false)
+		r.Commit()
+		until := r.Tail()
+		r.Stage(3, OpRecv, 0, false)
+		r.Commit()
+		r.Complete(-below, StatusSuccess, &w)
+		var wcs [4]WC
+		if n, done := r.Abandon(wcs[:], until, false); n != 1 || !done || wcs[0].ID != 2 {
+			t.Errorf("abandoned %d, %v: %+v, want request 2 alone", n, done, wcs[:n])
+		}
+		if n, done := r.Abandon(wcs[:], until, false); n != 0 || !done {
+			t.Errorf("abandoned again: %d, %v: %+v", n, done, wcs[:n])
+		}
+		if show, ok := r.Complete(2-below, StatusSuccess, &w); !show || !ok || w.ID != 3 || !r.Idle() {
+			t.Errorf("the request after them: %v, %v, %+v, idle %v", show, ok, w, r.Idle())
+		}
+	}
+}
+
 // Quiet requests that the device carried out end without a word; what it did not
 // carry out does not.
 func TestRequestsAbandonCarried(t *testing.T) {
@@ -177,10 +205,10 @@ func TestRequestsAbandonCarried(t *testing.T) {
 	if r.Idle() || r.Vacant() != 5 {
 		t.Errorf("idle %v, room for %d", r.Idle(), r.Vacant())
 	}
-	if n, done := r.Abandon(wcs[:0], true); n != 0 || done {
+	if n, done := r.Abandon(wcs[:0], r.Tail(), true); n != 0 || done {
 		t.Errorf("without a place: %d, %v", n, done)
 	}
-	if n, done := r.Abandon(wcs[:], true); n != 1 || !done || wcs[0].ID != 2 {
+	if n, done := r.Abandon(wcs[:], r.Tail(), true); n != 1 || !done || wcs[0].ID != 2 {
 		t.Errorf("%d, %v, %+v", n, done, wcs[0])
 	}
 	if !r.Idle() {

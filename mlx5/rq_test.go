@@ -86,7 +86,7 @@ func TestRecvGolden(t *testing.T) {
 			if found, ok := q.requests.Find(uint16(begin)); !ok || found != seq {
 				t.Errorf("%s: its place leads to %d, %v, want %d", c.name, found, ok, seq)
 			}
-			q.requests.Abandon(make([]cq.WC, 8), false)
+			q.requests.Abandon(make([]cq.WC, 8), q.requests.Tail(), false)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestRecvRollbackPublished(t *testing.T) {
 	if q.next != 1 || q.record[3] != 1 {
 		t.Errorf("at receive %d, record % x", q.next, q.record)
 	}
-	q.requests.Abandon(make([]cq.WC, 8), false)
+	q.requests.Abandon(make([]cq.WC, 8), q.requests.Tail(), false)
 	q.Reset()
 	if q.next != 0 || !bytes.Equal(q.record, make([]byte, 8)) {
 		t.Errorf("after a reset at receive %d, record % x", q.next, q.record)

@@ -66,7 +66,7 @@ func (q *testQueue) flush() {
 func (q *testQueue) end() {
 	var wcs [8]cq.WC
 	for done := false; !done; {
-		_, done = q.requests.Abandon(wcs[:], false)
+		_, done = q.requests.Abandon(wcs[:], q.requests.Tail(), false)
 	}
 }
 

@@ -40,7 +40,8 @@ func (t *tomb) passed(q *CQ) {
 // orphan is requests that the device will not end any more.
 type orphan struct {
 	requests *cq.Requests
-	carried  bool // see cq.Requests.Abandon
+	until    uint32 // those before this number: a queue pair may be used again
+	carried  bool   // see cq.Requests.Abandon
 	lap      lap
 }
 
@@ -110,7 +111,7 @@ func (m *mailbox) adopt(q *CQ, closing *atomic.Bool, r *cq.Requests, carried boo
 		m.mu.Unlock()
 		return
 	}
-	m.orphans = append(m.orphans, orphan{requests: r, carried: carried})
+	m.orphans = append(m.orphans, orphan{requests: r, until: r.Tail(), carried: carried})
 	q.state.Set(cq.Mail)
 	m.mu.Unlock()
 	q.wakeWaiter()
@@ -181,7 +182,7 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 		if !o.lap.over(q) && !drained {
 			break
 		}
-		k, done := o.requests.Abandon(wcs[n:], o.carried)
+		k, done := o.requests.Abandon(wcs[n:], o.until, o.carried)
 		n += k
 		if !done {
 			break
