@@ -73,6 +73,8 @@ type QP struct {
 	closing atomic.Bool   // Close was called
 	ending  atomic.Bool   // nothing more may be posted: Close or Shutdown
 	state   atomic.Uint32 // QPState
+	resets  atomic.Uint32 // counts beginnings and ends of resets: odd while one is under way
+	reset   sync.Mutex    // one reset at a time; comes before modify
 	modify  sync.Mutex    // one state change at a time
 	groups  []GID         // multicast groups that it is in; guarded by modify
 	carried bool          // the device has carried out all sends; guarded by modify

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/goverbs/goverbs/abi"
 )
@@ -169,8 +171,47 @@ func AttrDLID(lid uint16) QPAttr {
 // too few, and Modify then says which the transition takes.
 //
 // Going to RESET ends all outstanding requests as flushed, through Poll; the
-// queue pair leaves RESET only when all have been polled.
+// queue pair leaves RESET only when all have been polled. Other goroutines may be
+// posting meanwhile: a Flush that is under way goes on to its end first. What is
+// staged and not flushed by then is void, and its Flush says ErrState.
 func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
+	if to != StateReset {
+		return qp.change(to, attrs...)
+	}
+	// The device wipes the rings. What is written to them meanwhile, or published
+	// afterwards, would be torn, or be nothing, when the queue pair is used again.
+	qp.reset.Lock()
+	defer qp.reset.Unlock()
+	qp.resets.Add(1)
+	defer qp.resets.Add(1)
+	for time.Sleep(storeDelay); qp.flushes(); {
+		time.Sleep(storeDelay)
+	}
+	return qp.change(to, attrs...)
+}
+
+// storeDelay is longer than a store of one processor takes to be seen by the others.
+// Flush says that it has begun and then looks whether it may, with two plain
+// instructions that a processor may swap: who forbids it and then looks whether one
+// is under way leaves this much time in between.
+const storeDelay = 20 * time.Microsecond
+
+// flushes says whether a Flush is under way.
+func (qp *QP) flushes() bool {
+	return atomic.LoadUint32(&qp.sq.flushing) != 0 || atomic.LoadUint32(&qp.rq.flushing) != 0
+}
+
+// epoch is what requests remember that are staged now: see sameEpoch.
+func (qp *QP) epoch() uint32 { return qp.resets.Load() &^ 1 }
+
+// sameEpoch says whether no reset has begun or ended since requests were staged.
+func (qp *QP) sameEpoch(epoch uint32) bool { return qp.resets.Load() == epoch }
+
+// errReset is why requests are void that were staged before a reset.
+var errReset = fmt.Errorf("%w: it was reset since the requests were staged: stage them again when it is connected", ErrState)
+
+// change is Modify but for what a reset takes.
+func (qp *QP) change(to QPState, attrs ...QPAttr) error {
 	m := &abi.UverbsModifyQP{QPHandle: qp.handle, AttrMask: maskState, QPState: uint8(to)}
 	for _, a := range attrs {
 		if a.err != nil {

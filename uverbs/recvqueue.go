@@ -21,7 +21,8 @@ type RecvQueue struct {
 	mapping  *kernel.Mapping // the ring's memory
 	index    uint32          // user index of qp or srq
 	err      error
-	flushing uint32 // 1 inside Flush; see QP.end
+	flushing uint32 // 1 inside Flush; see QP.flushes
+	epoch    uint32 // of qp, when the first of the staged requests was
 
 	sges   []cq.SGE // of the request under construction
 	length uint64   // of all of them, bytes
@@ -116,6 +117,9 @@ func (q *RecvQueue) stage(id uint64) {
 		q.fail(fmt.Errorf("%w: its %d receives are outstanding: poll the CQ, or ask for more with %s", ErrQueueFull, q.table.Depth(), q.option("QPOptions.RecvDepth", "SRQOptions.Depth")))
 		return
 	}
+	if q.qp != nil && q.table.Staged() == 0 {
+		q.epoch = q.qp.epoch()
+	}
 	seq, _ := q.table.Stage(id, cq.OpRecv, uint32(min(q.length, maxMessage)), false)
 	q.ring.Put(cq.MakeWRID(q.index, cq.RecvSide, seq), q.sges)
 }
@@ -130,7 +134,7 @@ func (q *RecvQueue) fail(err error) {
 func (q *RecvQueue) Flush() error {
 	n := q.table.Staged()
 	cq.StoreRelease32(&q.flushing, 1)
-	if q.err != nil || q.ended() || q.qp != nil && !q.qp.receives() {
+	if q.err != nil || q.ended() || q.qp != nil && (!q.qp.receives() || n > 0 && !q.qp.sameEpoch(q.epoch)) {
 		return q.refuse(n)
 	}
 	if n > 0 {
@@ -172,6 +176,8 @@ func (q *RecvQueue) refuse(n uint32) error {
 		err = q.qp.whyEnding()
 	case err == nil && n == 0:
 		return nil
+	case err == nil && !q.qp.sameEpoch(q.epoch):
+		err = errReset
 	case err == nil:
 		err = fmt.Errorf("%w: it is in %v, where receives do not end", ErrState, q.qp.State())
 	}

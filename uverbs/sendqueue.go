@@ -25,7 +25,8 @@ type SendQueue struct {
 	requests *cq.Requests
 	bell     doorbell
 	err      error
-	flushing uint32 // 1 inside Flush; see QP.end
+	flushing uint32 // 1 inside Flush; see QP.flushes
+	epoch    uint32 // of qp, when the first of the staged requests was
 
 	wr    cq.SendRequest
 	sges  []cq.SGE     // of wr
@@ -217,6 +218,9 @@ func (q *SendQueue) stage(id uint64) bool {
 		q.fail(fmt.Errorf("%w: its %d requests are outstanding: poll the CQ, or ask for more with QPOptions.SendDepth", ErrQueueFull, q.requests.Depth()))
 		return false
 	}
+	if q.requests.Staged() == 0 {
+		q.epoch = q.qp.epoch()
+	}
 	seq, signal := q.requests.Stage(id, q.wr.Op, q.wr.Length, q.wr.Flags&cq.Unsignaled != 0)
 	if signal {
 		q.wr.Flags &^= cq.Unsignaled
@@ -238,7 +242,7 @@ func (q *SendQueue) fail(err error) {
 func (q *SendQueue) Flush() error {
 	n := q.requests.Staged()
 	cq.StoreRelease32(&q.flushing, 1)
-	if q.err != nil || q.qp.ending.Load() || !q.qp.sends() {
+	if q.err != nil || q.qp.ending.Load() || !q.qp.sends() || n > 0 && !q.qp.sameEpoch(q.epoch) {
 		return q.refuse(n)
 	}
 	if n == 0 {
@@ -277,6 +281,8 @@ func (q *SendQueue) refuse(n uint32) error {
 		err = q.qp.whyEnding()
 	case err == nil && n == 0:
 		return nil
+	case err == nil && !q.qp.sameEpoch(q.epoch):
+		err = errReset
 	case err == nil:
 		err = fmt.Errorf("%w: it is in %v, and sends from RTS on: connect it first", ErrState, q.qp.State())
 	}
