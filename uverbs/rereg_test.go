@@ -451,9 +451,12 @@ func TestReregisterRaces(t *testing.T) {
 				allowed("to the other PD", mr.Reregister(ChangePD(other)))
 				allowed("back", mr.Reregister(ChangePD(r.pd)))
 			}
-			if round%3 == 0 {
+			switch round % 3 {
+			case 0:
 				allowed("close", mr.Close())
 				allowed("close PD", other.Close())
+			case 1:
+				allowed("close device", r.dev.Close())
 			}
 		})
 		poster.Go(func() {
