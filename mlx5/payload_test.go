@@ -199,7 +199,7 @@ func badContexts() map[string][]byte {
 		"lines of 48":               contextAnswer(put32(12, 48)),
 		"lines of nothing":          contextAnswer(put32(12, 0)),
 		"lines of 8 KiB":            contextAnswer(put32(12, 8192)),
-		"registers of 96":           contextAnswer(put32(4, 96)),
+		"registers of 192":          contextAnswer(put32(4, 192)),
 		"registers of 64":           contextAnswer(put32(4, 64)),
 		"registers of 2 KiB":        contextAnswer(put32(4, 2048)),
 		"registers of 2 GiB":        contextAnswer(put32(4, 1<<31)),
