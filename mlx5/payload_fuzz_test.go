@@ -55,6 +55,9 @@ func fuzzContext(t *testing.T, c *Context, pageSize int, index uint32) {
 	if c.UARBytes < 4096 || c.UARsPerPage < 1 || c.UARBytes*c.UARsPerPage > pageSize || c.CacheLine < 8 || c.CQEVersion > 1 || c.CoreClockOffset > pageSize-8 {
 		t.Fatalf("%+v with pages of %d", c, pageSize)
 	}
+	if n := c.StaticPages() * c.UARsPerPage * 2; n != int(c.Registers) {
+		t.Fatalf("%d registers in the pages of %+v", n, c)
+	}
 	inPage := func(r Register) {
 		if r.Offset < 0x800 || r.Offset%64 != 0 || r.Bytes < 8 || r.Offset+r.Bytes > pageSize || int(r.UAR) != r.Offset/4096 || (r.Offset+r.Bytes-1)/4096 != int(r.UAR) {
 			t.Fatalf("register %+v of %+v", r, c)
