@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -288,14 +289,16 @@ func TestGuestEvents(t *testing.T) {
 			defer cancel()
 			var wcs [4]uverbs.WC
 			for i := range 50 {
-				go func() {
+				var post sync.WaitGroup
+				post.Go(func() {
 					time.Sleep(time.Duration(i%3) * time.Millisecond)
 					p.a.SendQueue().Write(uint64(i), p.peer.Regions[0].At(0), p.mr.Span(4096, 64))
 					if err := p.a.SendQueue().Flush(); err != nil {
 						t.Error(err)
 					}
-				}()
+				})
 				n, err := w.Wait(ctx, wcs[:])
+				post.Wait() // its Flush may not have returned yet
 				if err != nil {
 					t.Fatal(err)
 				}
