@@ -170,7 +170,7 @@ func SizeSend(l Limits, t Transport, requests, sge, inline uint32, ops Operation
 			sge, data+pointerBytes*sge, maxSegments*segmentBytes)
 	}
 	ring := pow2(uint64(requests) * size)
-	if uint64(requests) > (1<<31-1)/uint64(l.SendBytes) || ring/blockBytes > uint64(l.SendBlocks) {
+	if ring > maxRing || ring/blockBytes > uint64(l.SendBlocks) {
 		return SendSize{}, fmt.Errorf("mlx5: %d send requests of %d bytes take %d blocks of %d, the device has %d: ask for fewer requests, elements or inline bytes",
 			requests, size, ring/blockBytes, blockBytes, l.SendBlocks)
 	}
@@ -220,6 +220,9 @@ func SizeRecv(l Limits, requests, sge uint32) (RecvSize, error) {
 		return RecvSize{}, fmt.Errorf("mlx5: receives of %d elements take %d bytes, the device has %d: ask for fewer", sge, size, l.RecvBytes)
 	}
 	ring := max(pow2(uint64(requests))*size, blockBytes)
+	if ring > maxRing {
+		return RecvSize{}, tooLarge("receive queue", ring)
+	}
 	return RecvSize{
 		Requests:     uint32(ring / size),
 		MaxSGE:       uint32(size / pointerBytes),
@@ -278,9 +281,20 @@ func SizeShared(l Limits, requests, sge uint32) (SharedSize, error) {
 	if more := 2*uint64(requests) + 1; more <= uint64(l.SharedRequests) {
 		elements = pow2(more)
 	}
+	if elements*size > maxRing {
+		return SharedSize{}, tooLarge("shared receive queue", elements*size)
+	}
 	s.Elements = uint32(elements)
 	s.Bytes = int(elements * size)
 	return s, nil
+}
+
+// maxRing is more than the memory of any queue, so that sizes are numbers on every
+// machine.
+const maxRing = 1 << 30
+
+func tooLarge(what string, bytes uint64) error {
+	return fmt.Errorf("mlx5: a %s of %d bytes: ask for fewer requests or elements", what, bytes)
 }
 
 // pow2 is the least power of two that is not less than n, and 1 for 0.

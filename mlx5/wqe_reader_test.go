@@ -11,7 +11,7 @@ import (
 // it takes a WQE apart as the device would, byte by byte, from the ring in which it
 // begins at a block, and says what request it is. It is slow and obvious.
 func readWQE(ring []byte, block uint32, datagrams bool) (r readRequest, err error) {
-	at := func(i int) byte { return ring[(int(block)*64+i)%len(ring)] }
+	at := func(i int) byte { return ring[(uint64(block)*64+uint64(i))%uint64(len(ring))] }
 	number := func(i, n int) (v uint64) {
 		for k := range n {
 			v = v<<8 | uint64(at(i+k))
