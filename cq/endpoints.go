@@ -43,11 +43,47 @@ func (r *Requests) Belongs(s *State) bool { return r.state == s }
 // Endpoints finds an Endpoint by the small number, its user index, that the
 // device hands back in completions. Look-ups take no lock.
 type Endpoints struct {
-	slots atomic.Pointer[[]atomic.Pointer[Endpoint]]
+	table atomic.Pointer[endpointTable]
 
 	mu   sync.Mutex
 	free []uint32
 	last uint32 // highest index in use so far
+}
+
+// endpointTable has a place for each user index, a power of two of them. What a
+// View finds at once is kept apart, and is never nil.
+type endpointTable struct {
+	endpoints  []atomic.Pointer[Endpoint]
+	send, recv []atomic.Pointer[Requests]
+}
+
+// nothing is a table of no queue: it belongs to no CQ, and nothing is outstanding.
+var nothing = NewRequests(1, SendSide, NoQPN, nil)
+
+func newEndpointTable(n int) *endpointTable {
+	t := &endpointTable{make([]atomic.Pointer[Endpoint], n), make([]atomic.Pointer[Requests], n), make([]atomic.Pointer[Requests], n)}
+	for i := range n {
+		t.set(uint32(i), nil)
+	}
+	return t
+}
+
+func (t *endpointTable) set(i uint32, e *Endpoint) {
+	send, recv := nothing, nothing
+	if e != nil && !e.Closed {
+		if e.Send != nil {
+			send = e.Send
+		}
+		if e.Recv != nil {
+			recv = e.Recv
+			if e.Datagram && recv.key&KeyDatagram == 0 { // else it may be in use
+				recv.key |= KeyDatagram
+			}
+		}
+	}
+	t.send[i].Store(send)
+	t.recv[i].Store(recv)
+	t.endpoints[i].Store(e)
 }
 
 // MaxEndpoints is how many user indices there are: 24 bits, as in a QPN.
@@ -55,31 +91,11 @@ const MaxEndpoints = 1 << 24
 
 // Get returns the Endpoint of user index i, or nil.
 func (t *Endpoints) Get(i uint32) *Endpoint {
-	s := t.slots.Load()
-	if s == nil || uint64(i) >= uint64(len(*s)) {
+	s := t.table.Load()
+	if s == nil || uint64(i) >= uint64(len(s.endpoints)) {
 		return nil
 	}
-	return (*s)[i].Load()
-}
-
-// View is what Get looks into, for a poller that looks up many. What is entered
-// later may not be in it: take it after the completions were seen to be there.
-func (t *Endpoints) View() EndpointView {
-	if s := t.slots.Load(); s != nil {
-		return EndpointView{*s}
-	}
-	return EndpointView{}
-}
-
-// EndpointView is the result of [Endpoints.View]: use it for one batch.
-type EndpointView struct{ slots []atomic.Pointer[Endpoint] }
-
-// Get returns the Endpoint of user index i, or nil.
-func (v EndpointView) Get(i uint32) *Endpoint {
-	if uint64(i) >= uint64(len(v.slots)) {
-		return nil
-	}
-	return v.slots[i].Load()
+	return s.endpoints[i].Load()
 }
 
 // Reserve takes a free user index; ok is false when all are taken. 0 is never
@@ -103,24 +119,29 @@ func (t *Endpoints) Reserve() (i uint32, ok bool) {
 // grow makes room for n indices. Readers keep the old slice for one look-up
 // more; entries are never changed in it afterwards, since Set takes the lock.
 func (t *Endpoints) grow(n int) {
-	old := t.slots.Load()
-	if old != nil && n <= len(*old) {
+	old := t.table.Load()
+	if old != nil && n <= len(old.endpoints) {
 		return
 	}
-	s := make([]atomic.Pointer[Endpoint], max(2*n, 16))
+	size := 16
+	for size < n {
+		size *= 2
+	}
+	s := newEndpointTable(size)
 	if old != nil {
-		for i := range *old {
-			s[i].Store((*old)[i].Load())
+		for i := range old.endpoints {
+			s.set(uint32(i), old.endpoints[i].Load())
 		}
 	}
-	t.slots.Store(&s)
+	t.table.Store(s)
 }
 
-// Set puts e at a reserved index, or replaces what stands there.
+// Set puts e at a reserved index, or replaces what stands there. Afterwards e must
+// not be changed.
 func (t *Endpoints) Set(i uint32, e *Endpoint) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	(*t.slots.Load())[i].Store(e)
+	t.table.Load().set(i, e)
 }
 
 // Release gives a user index back. No completion that names it may be left in
@@ -128,6 +149,6 @@ func (t *Endpoints) Set(i uint32, e *Endpoint) {
 func (t *Endpoints) Release(i uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	(*t.slots.Load())[i].Store(nil)
+	t.table.Load().set(i, nil)
 	t.free = append(t.free, i)
 }

@@ -69,7 +69,7 @@ func TestEndOldestIsComplete(t *testing.T) {
 				}
 				free := uint32(0)
 				for i := short.head; i != short.tail; i++ {
-					if short.slots[i&short.mask].state == slotFree {
+					if short.slot(i).state() == slotFree {
 						free++
 					}
 				}

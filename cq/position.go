@@ -11,17 +11,9 @@ import "sync/atomic"
 // for every request of a queue whose completions are found by position. Positions
 // grow with the requests' numbers, by one at least, and by 2^16 at most over all
 // that are outstanding. Poster's side.
-func (r *Requests) Place(seq uint32, pos uint16) { r.slots[seq&r.mask].pos = pos }
-
-// OldestAt says whether the request at a position is the oldest one outstanding,
-// and none after it has ended, and returns its number: it is to Find what Oldest
-// is to Complete. It is small enough to be inlined into a loop over completions.
-// Poller's side.
-func (r *Requests) OldestAt(pos uint16) (seq uint32, ok bool) {
-	seq = r.head
-	// What is in the slots is the poster's until it is committed, so they are
-	// looked at only if something is.
-	return seq, (atomic.LoadUint32(&r.tail)-seq-1)>>31|r.gaps == 0 && r.slots[seq&r.mask].pos == pos
+func (r *Requests) Place(seq uint32, pos uint16) {
+	s := r.slot(seq)
+	s.tag[2], s.tag[3] = byte(pos), byte(pos>>8)
 }
 
 // Find returns the number of the request at a position. ok is false when no
@@ -36,20 +28,20 @@ func (r *Requests) Find(pos uint16) (seq uint32, ok bool) {
 	// From the oldest on, positions only grow, and at least as fast as the
 	// numbers. So the request is no further away than its position, and that
 	// far if all before it are short.
-	first := r.slots[head&r.mask].pos
+	first := r.slot(head).Position()
 	d := pos - first
-	if uint32(d) < n && r.slots[(head+uint32(d))&r.mask].pos == pos {
+	if uint32(d) < n && r.slot(head+uint32(d)).Position() == pos {
 		return head + uint32(d), true
 	}
 	low, high := uint32(0), min(uint32(d), n)
 	for low < high {
-		if m := (low + high) / 2; r.slots[(head+m)&r.mask].pos-first < d {
+		if m := (low + high) / 2; r.slot(head+m).Position()-first < d {
 			low = m + 1
 		} else {
 			high = m
 		}
 	}
-	return head + low, low < n && r.slots[(head+low)&r.mask].pos == pos
+	return head + low, low < n && r.slot(head+low).Position() == pos
 }
 
 // Positions makes Place and At work for the positions below n: those of the

@@ -10,42 +10,51 @@ import "sync/atomic"
 // head to tail; only the poster moves the tail and only the poller moves the
 // head.
 type Requests struct {
-	slots []slot
+	// What the poller looks at for every completion is on one cache line,
+	// together with what it writes for every one: the poster wants to know the
+	// head whenever it wants to know the rest.
+	first *Slot // of the slots; see slot
 	mask  uint32
+	head  uint32
+	seen  uint32 // the tail, as Fill saw it last, or the head
+	gaps  uint32 // how many from head to tail have ended
+	key   uint64 // see Key
+	kind  uint64 // see Kind
+	state *State // of the CQ on which these requests complete
+	qpn   uint32
 	depth uint32
 	side  Side
-	qpn   uint32
-	state *State // of the CQ on which these requests complete
 
-	// What one side writes is on a cache line that the other leaves alone:
-	// the poller reads the fields above for every completion, the poster
-	// writes those below for every request.
+	// What the poster writes is on lines of its own: the first for every
+	// request, the second for every batch.
 	_          [64]byte
 	staged     uint32 // next number to stage; tail once committed
 	unsignaled uint32 // how many staged in a row will not complete by themselves
 	_          [56]byte
 	tail       uint32
 	_          [60]byte
-	head       uint32
-	gaps       uint32 // how many from head to tail have ended; poller's side
-	_          [56]byte
 }
 
-type slot struct {
+// Slot is what the table keeps of one request. It begins as a WC does, and what
+// Succeed copies of it means the same there.
+type Slot struct {
 	id    uint64
 	bytes uint32
-	op    Opcode
-	state slotState
-	pos   uint16 // in the device's queue; see Place
+	// tag is the state, the opcode, and the position in the device's queue in
+	// two bytes, low one first; see Place.
+	tag [4]byte
 }
 
-type slotState uint8
-
+// The states of a slot. That of nearly all requests is 0: see Slot.Expected.
 const (
-	slotFree    slotState = iota // ended, or never used
-	slotVisible                  // its completion goes to the program
-	slotQuiet                    // posted unsignalled: it shows only if it fails
+	slotVisible = 0 // its completion goes to the program
+	slotQuiet   = 4 // posted unsignalled: it shows only if it fails
+	slotFree    = 8 // ended
 )
+
+func (s *Slot) state() byte { return s.tag[0] }
+
+func (s *Slot) setState(v byte) { s.tag[0] = v }
 
 // NewRequests makes the table of a queue that takes depth requests at a time,
 // posted to the given side of QP qpn and completing on the CQ that state
@@ -55,7 +64,10 @@ func NewRequests(depth uint32, side Side, qpn uint32, state *State) *Requests {
 	for n < depth {
 		n <<= 1
 	}
-	return &Requests{slots: make([]slot, n), mask: n - 1, depth: depth, side: side, qpn: qpn, state: state}
+	slots := make([]Slot, n)
+	return &Requests{
+		first: &slots[0], mask: n - 1, depth: depth, side: side, qpn: qpn, state: state, key: uint64(qpn) << 32, kind: uint64(side)<<48 | uint64(OpRecv)<<40,
+	}
 }
 
 // Depth is how many requests the queue takes at a time.
@@ -72,11 +84,11 @@ func (r *Requests) Room() int {
 // Poster's side.
 func (r *Requests) Stage(id uint64, op Opcode, bytes uint32, quiet bool) (seq uint32, signal bool) {
 	seq = r.staged
-	s := &r.slots[seq&r.mask]
-	s.id, s.bytes, s.op = id, bytes, op
-	s.state, signal = slotVisible, true
+	s := r.slot(seq)
+	s.id, s.bytes, s.tag = id, bytes, [4]byte{slotVisible, byte(op)}
+	signal = true
 	if quiet {
-		s.state = slotQuiet
+		s.setState(slotQuiet)
 		r.unsignaled++
 		signal = r.unsignaled >= (r.depth+1)/2
 	}
@@ -99,7 +111,7 @@ func (r *Requests) Staged() uint32 { return r.staged - r.tail }
 func (r *Requests) Rollback(n uint32) {
 	for ; n > 0; n-- {
 		r.staged--
-		r.slots[r.staged&r.mask].state = slotFree
+		r.slot(r.staged).setState(slotFree)
 	}
 	// The requests before these may all have been quiet: signalling one too
 	// many is harmless.
@@ -121,16 +133,16 @@ func (r *Requests) Oldest(seq uint32) bool {
 }
 
 // EndOldest ends request seq, for which Oldest just was true, with success. Its
-// result and what it does to w are as with Complete. Poller's side.
+// result and what it does to w are as with Complete. Poller's side; it is not for
+// one that goes by Front.
 func (r *Requests) EndOldest(seq uint32, w *WC) (show bool) {
-	s := &r.slots[seq&r.mask]
-	show = s.state == slotVisible
+	s := r.slot(seq)
+	show = s.state() == slotVisible
 	// A composite literal would be built on the stack and copied from there
 	// in wide pieces, which stalls on the narrow stores it was built with.
 	*w = WC{}
 	w.ID, w.QPN, w.Bytes = s.id, r.qpn, s.bytes
-	w.Opcode, w.Side = s.op, r.side
-	s.state = slotFree
+	w.Opcode, w.Side = s.Op(), r.side
 	StoreRelease32(&r.head, seq+1)
 	return show
 }
@@ -144,24 +156,24 @@ func (r *Requests) Complete(seq uint32, status Status, w *WC) (show, ok bool) {
 	if seq-head >= atomic.LoadUint32(&r.tail)-head {
 		return false, false
 	}
-	s := &r.slots[seq&r.mask]
-	if s.state == slotFree {
+	s := r.slot(seq)
+	if s.state() == slotFree {
 		return false, false
 	}
-	show = s.state == slotVisible || status != StatusSuccess
+	show = s.state() == slotVisible || status != StatusSuccess
 	*w = WC{} // not a literal; see EndOldest
 	w.ID, w.QPN, w.Status, w.Side = s.id, r.qpn, status, r.side
 	if status == StatusSuccess {
-		w.Opcode, w.Bytes = s.op, s.bytes
+		w.Opcode, w.Bytes = s.Op(), s.bytes
 	}
-	s.state = slotFree
+	s.setState(slotFree)
 	r.gaps++
 	if r.side == SendSide {
 		// Send queues complete in order: the quiet ones before this one
 		// have succeeded.
 		for i := head; i != seq; i++ {
-			if p := &r.slots[i&r.mask]; p.state == slotQuiet {
-				p.state = slotFree
+			if p := r.slot(i); p.state() == slotQuiet {
+				p.setState(slotFree)
 				r.gaps++
 			}
 		}
@@ -173,17 +185,17 @@ func (r *Requests) Complete(seq uint32, status Status, w *WC) (show, ok bool) {
 // Posted says whether request seq is outstanding: posted, and not ended. Poller's
 // side.
 func (r *Requests) Posted(seq uint32) bool {
-	return seq-r.head < atomic.LoadUint32(&r.tail)-r.head && r.slots[seq&r.mask].state != slotFree
+	return seq-r.head < atomic.LoadUint32(&r.tail)-r.head && r.slot(seq).state() != slotFree
 }
 
 // advance moves the head over ended requests.
 func (r *Requests) advance(head uint32) {
 	tail := atomic.LoadUint32(&r.tail)
-	for head != tail && r.slots[head&r.mask].state == slotFree {
+	for head != tail && r.slot(head).state() == slotFree {
 		head++
 		r.gaps--
 	}
-	StoreRelease32(&r.head, head)
+	r.behead(head)
 }
 
 // Idle says whether every posted request has ended. Any goroutine may call it.
@@ -212,18 +224,18 @@ func (r *Requests) Tail() uint32 { return atomic.LoadUint32(&r.tail) }
 func (r *Requests) Abandon(wcs []WC, until uint32, carried bool) (n int, done bool) {
 	head, tail := r.head, atomic.LoadUint32(&r.tail)
 	for ; head != tail && int32(until-head) > 0; head++ {
-		s := &r.slots[head&r.mask]
+		s := r.slot(head)
 		switch {
-		case s.state == slotFree:
+		case s.state() == slotFree:
 			r.gaps--
-		case s.state == slotQuiet && carried:
-			s.state = slotFree
+		case s.state() == slotQuiet && carried:
+			s.setState(slotFree)
 		case n == len(wcs):
-			StoreRelease32(&r.head, head)
+			r.behead(head)
 			return n, false
 		default:
 			wcs[n] = WC{ID: s.id, QPN: r.qpn, Status: StatusFlushed, Side: r.side, Flags: FlagSynthetic}
-			s.state = slotFree
+			s.setState(slotFree)
 			n++
 		}
 	}

@@ -12,32 +12,33 @@ import "fmt"
 type WC struct {
 	// ID is the number that the program gave the request.
 	ID uint64
-	// Timestamp is the device's clock at completion, in its own ticks; zero
-	// where the queue was not made to stamp.
-	Timestamp uint64
-	// QPN is the number of the local queue pair.
-	QPN uint32
 	// Bytes is the length of the message: received, for a receive; moved,
 	// for a send-side request. A datagram's 40 bytes of GRH count.
 	Bytes uint32
-	// SrcQPN is the sender's queue pair, on datagram receives only.
-	SrcQPN uint32
-	// VendorErr is the device's own error code of a failed request.
-	VendorErr uint32
-	// Status says whether and how the request failed.
-	Status Status
-	// data is immediate data or an invalidated rkey, as Flags say.
-	data uint32
-	// SLID is the sender's LID on InfiniBand.
-	SLID uint16
-	// SL is the service level.
-	SL uint8
+	// Flags tell which of the optional parts are there.
+	Flags Flags
 	// Opcode is what the request did.
 	Opcode Opcode
 	// Side says which queue the request was posted to.
 	Side Side
-	// Flags tell which of the optional parts are there.
-	Flags Flags
+	// SL is the service level.
+	SL uint8
+	// Timestamp is the device's clock at completion, in its own ticks; zero
+	// where the queue was not made to stamp.
+	Timestamp uint64
+	// data is immediate data or an invalidated rkey, as Flags say.
+	data uint32
+	// QPN is the number of the local queue pair.
+	QPN uint32
+	// Status says whether and how the request failed.
+	Status Status
+	// VendorErr is the device's own error code of a failed request.
+	VendorErr uint32
+	// SrcQPN is the sender's queue pair, on datagram receives only.
+	SrcQPN uint32
+	// SLID is the sender's LID on InfiniBand.
+	SLID   uint16
+	unused uint16
 }
 
 // Side is the queue that a request was posted to.

@@ -117,82 +117,28 @@ func (c *CQConfig) parts() (consumer, decoder, *arm, error) {
 func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 	next := q.next
 	lap := next + q.Capacity()
-	for {
+	for n < len(wcs) && next != lap {
 		// First the owner words, so that the loads of entries that are not in
 		// the cache overlap, then the bodies.
-		limit := min(uint32(len(wcs)-n), lap-next)
-		end := q.scan(next, next+limit)
-		all := end-next == limit
-		mmio.ReadBarrier()
-		if q.decode.endpoints != nil {
-			n = q.bodies(next, end, wcs, n)
-		} else {
-			for ; next != end; next++ {
-				if q.decode.end(&q.ring, next, &wcs[n]) {
-					n++
-				}
-			}
+		want := min(uint32(len(wcs)-n), lap-next, q.ring.straight(next))
+		there := q.scan(next, want)
+		if there > 0 {
+			mmio.ReadBarrier()
+			n = q.bodies(next, there, wcs, n)
+			next += there
 		}
-		next = end
-		if !all {
+		if there < want {
 			drained = true
 			break
 		}
-		if n == len(wcs) || next == lap {
-			drained = !q.owned(next)
-			break
-		}
+	}
+	if !drained {
+		drained = !q.owned(next)
 	}
 	if next != q.next {
 		q.give(next)
 	}
 	return n, drained
-}
-
-// bodies decodes the entries from index next to end, all of which are
-// software's, for CQE version 1. They come behind the first n completions in wcs;
-// it returns how many there are then.
-func (q *CQ) bodies(next, end uint32, wcs []cq.WC, n int) int {
-	view := q.decode.endpoints.View()
-	state, stamps := q.state, q.decode.stampMask
-	for ; next != end; next++ {
-		e := q.ring.entry(next)
-		w := &wcs[n]
-		last := e.last()
-		ep := view.Get(e.userIndex.Uint32() & low24)
-		qpn := e.opcodeQPN.Uint32() & low24
-		if ep != nil && !ep.Closed && ep.QPN == qpn && last&formatMask == 0 {
-			opcode := byte(last) >> 4
-			if opcode == cqeRequester {
-				if r := ep.Send; r != nil && r.Belongs(state) {
-					if seq, ok := r.OldestAt(uint16(last >> 16)); ok {
-						if r.EndOldest(seq, w) {
-							w.Timestamp = e.timestamp.Uint64() & stamps
-							n++
-						}
-						continue
-					}
-				}
-			} else if opcode <= cqeSendImm {
-				if r := ep.Recv; r != nil && r.Belongs(state) {
-					if seq, ok := r.OldestAt(uint16(last >> 16)); ok {
-						r.EndOldest(seq, w)
-						n++
-						w.Timestamp = e.timestamp.Uint64() & stamps
-						e.received(opcode, w)
-						if ep.Datagram {
-							q.decode.datagram(e, w)
-						}
-						continue
-					}
-				}
-			}
-		}
-		if q.decode.end(&q.ring, next, w) {
-			n++
-		}
-	}
-	return n
 }
 
 // ReturnShared ends the receives of shared queues whose completions are in the

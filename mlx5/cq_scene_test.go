@@ -145,7 +145,6 @@ func newScene(tb testing.TB, v variant, mem, record []byte, start uint32) *scene
 		parties[i].postSend(400, cq.OpSend, 1, false, 1)
 		parties[i].postRecv(401, 1)
 	}
-	parties[qpClosed].ep.Closed, parties[qpSRQClosed].ep.Closed = true, true
 	parties[qpBare].ep.Send, parties[qpBare].ep.Recv = nil, nil
 
 	s.shared = cq.NewSharedRequests(4)
@@ -159,6 +158,10 @@ func newScene(tb testing.TB, v variant, mem, record []byte, start uint32) *scene
 	s.shared.Commit()
 	for _, i := range []uint32{qpSRQ, qpSRQClosed} {
 		parties[i].ep.Shared, parties[i].ep.Recv = s.shared, nil
+	}
+	parties[qpClosed].ep.Closed, parties[qpSRQClosed].ep.Closed = true, true
+	for i, p := range parties {
+		s.eps.Set(i, p.ep)
 	}
 	s.send(parties[qpSRQ], posted{510, cq.OpWriteImm, 7, false}, 1)
 	return s

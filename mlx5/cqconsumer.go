@@ -22,21 +22,49 @@ type consumer struct {
 // with: without it, the entries of a fresh ring would be software's in every other
 // lap.
 func (c *consumer) owned(i uint32) bool {
-	v := c.ring.entry(i).last()
-	return (v^i>>c.ring.log)&ownerBit == 0 && v&0xf0 != cqeInvalid<<4
+	v := c.ring.entry(i).owner()
+	return (v^c.lap(i))&ownerInMemory == 0 && !invalid(v)
 }
 
-// scan returns the first index from i on, and before end, whose entry is not
-// software's, or end.
-func (c *consumer) scan(i, end uint32) uint32 {
-	r := c.ring
-	for ; i != end; i++ {
-		v := r.entry(i).last()
-		if (v^i>>r.log)&ownerBit != 0 || v&0xf0 == cqeInvalid<<4 {
-			break
-		}
+// lap is the owner bit, where it is in memory, of entries of software's in the lap
+// that index i is in.
+func (c *consumer) lap(i uint32) uint32 { return i >> c.ring.log & 1 * ownerInMemory }
+
+// scan returns how many of the n entries from index i on are software's, up to the
+// first that is not. They follow one another in memory.
+func (c *consumer) scan(i, n uint32) uint32 {
+	if n == 0 {
+		return 0
 	}
-	return i
+	if c.ring.stride == 64 {
+		return n - scan[[64]byte](c.ring.entry(i), n, c.lap(i))
+	}
+	return n - scan[[128]byte](c.ring.entry(i), n, c.lap(i))
+}
+
+// scan looks at left entries from e on and returns how many are left, from the
+// first on that is not software's. There is one at least. The owner bit of the lap
+// is where it is in memory.
+func scan[E entrySize](e *cqe, left, lap uint32) uint32 {
+	for {
+		if v := e.owner(); (v^lap)&ownerInMemory != 0 || invalid(v) {
+			return left
+		}
+		if left--; left == 0 {
+			return left
+		}
+		e = nextEntry[E](e)
+	}
+}
+
+// end returns the first index from i on whose entry is not software's, or that a
+// lap later.
+func (c *consumer) end(i uint32) uint32 {
+	n := c.ring.straight(i)
+	if k := c.scan(i, n); k < n {
+		return i + k
+	}
+	return i + n + c.scan(i+n, c.Capacity()-n)
 }
 
 // give returns the entries before index next to the device, unless the queue was
@@ -73,7 +101,7 @@ func (c *consumer) Empty() bool {
 func (c *consumer) Produced() uint32 {
 	for {
 		given := atomic.LoadUint32(&c.given)
-		end := c.scan(given, given+c.Capacity())
+		end := c.end(given)
 		if atomic.LoadUint32(&c.given) == given {
 			return end
 		}

@@ -262,7 +262,7 @@ func (d *decoder) drop(late bool) {
 // given back. It may run beside the poller, so it keeps off what that works on.
 func (d *decoder) returnShared(c *consumer) {
 	first := atomic.LoadUint32(&c.given)
-	end := c.scan(first, first+c.Capacity())
+	end := c.end(first)
 	own := decoder{endpoints: d.endpoints, numbers: d.numbers, state: d.state}
 	for i := first; i != end; i++ {
 		own.returnOne(&c.ring, i)

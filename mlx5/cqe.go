@@ -53,6 +53,9 @@ const (
 	slMask   = 0xf
 )
 
+// kind is opcode and format, where they are in the last byte.
+func (e *cqe) kind() byte { return e.opcodeAndMore & (0xf0 | formatMask) }
+
 // atomicOpcode says whether the opcode of a requester is that of an atomic
 // operation, whose result is 8 bytes whatever byteCount says.
 func atomicOpcode(o SendOpcode) bool {

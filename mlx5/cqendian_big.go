@@ -7,3 +7,9 @@ package mlx5
 func fromBE32(v uint32) uint32 { return v }
 func toBE32(v uint32) uint32   { return v }
 func toBE64(v uint64) uint64   { return v }
+
+// ownerInMemory is the owner bit in the last four bytes of a CQE.
+const ownerInMemory = 0x01
+
+// invalid says whether the last four bytes of a CQE have the opcode of none.
+func invalid(v uint32) bool { return v&0xf0 == 0xf0 }

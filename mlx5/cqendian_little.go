@@ -10,3 +10,9 @@ import "math/bits"
 func fromBE32(v uint32) uint32 { return bits.ReverseBytes32(v) }
 func toBE32(v uint32) uint32   { return bits.ReverseBytes32(v) }
 func toBE64(v uint64) uint64   { return bits.ReverseBytes64(v) }
+
+// ownerInMemory is the owner bit in the last four bytes of a CQE.
+const ownerInMemory = 0x01 << 24
+
+// invalid says whether the last four bytes of a CQE have the opcode of none.
+func invalid(v uint32) bool { return v >= 0xf0<<24 }

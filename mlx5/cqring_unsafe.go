@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/goverbs/goverbs/cq"
 )
 
 // cqRing is the memory of a completion queue: a power of two of entries. Its
@@ -72,6 +74,22 @@ func (r *cqRing) entry(i uint32) *cqe {
 	return (*cqe)(unsafe.Add(r.first, uintptr(i&r.mask)*r.stride))
 }
 
+// straight is how many entries from index i on follow one another in memory.
+func (r *cqRing) straight(i uint32) uint32 { return r.mask + 1 - i&r.mask }
+
+// entrySize makes the distance of two entries a constant in functions that have it
+// as a type parameter, of which the compiler makes one for each size.
+type entrySize interface{ [64]byte | [128]byte }
+
+// nextEntry is the CQE that follows e in memory. It is not for the last of the
+// ring.
+func nextEntry[E entrySize](e *cqe) *cqe {
+	return (*cqe)(unsafe.Add(unsafe.Pointer(e), unsafe.Sizeof(*new(E))))
+}
+
+// nextWC is the completion that follows w in a slice. It is not for the last one.
+func nextWC(w *cq.WC) *cq.WC { return (*cq.WC)(unsafe.Add(unsafe.Pointer(w), unsafe.Sizeof(*w))) }
+
 // before is what stands before the CQE proper in an entry of 128 bytes. Those of
 // 64 have no such thing; then it is nil.
 func (r *cqRing) before(i uint32) *[64]byte {
@@ -84,9 +102,18 @@ func (r *cqRing) before(i uint32) *[64]byte {
 // last are the last four bytes of a CQE as one big-endian number: the request's
 // counter, the signature, and the byte with opcode and owner. All that the device
 // wrote before is visible afterwards, up to [mmio.ReadBarrier].
-func (e *cqe) last() uint32 {
-	return fromBE32(atomic.LoadUint32((*uint32)(unsafe.Pointer(&e.counter))))
-}
+func (e *cqe) last() uint32 { return fromBE32(e.owner()) }
+
+// owner is last in the order of memory.
+func (e *cqe) owner() uint32 { return atomic.LoadUint32((*uint32)(unsafe.Pointer(&e.counter))) }
+
+// tail are the last eight bytes of a CQE as one big-endian number: the opcode of a
+// request, the QPN, and what last has. It is for entries that are software's
+// already.
+func (e *cqe) tail() uint64 { return toBE64(*(*uint64)(unsafe.Pointer(&e.opcodeQPN))) }
+
+// index is the user index with the byte above it, in the order of memory.
+func (e *cqe) index() uint32 { return *(*uint32)(unsafe.Pointer(&e.userIndex)) }
 
 // bytes are the bytes of a CQE.
 func (e *cqe) bytes() *[64]byte { return (*[64]byte)(unsafe.Pointer(e)) }

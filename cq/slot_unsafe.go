@@ -1,0 +1,72 @@
+package cq
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// slot is the slot of request seq. The mask is one less than the number of slots,
+// which the constructor sees to: the bounds check of a slice takes as long as the
+// rest of this.
+func (r *Requests) slot(seq uint32) *Slot {
+	return (*Slot)(unsafe.Add(unsafe.Pointer(r.first), uintptr(seq&r.mask)*unsafe.Sizeof(Slot{})))
+}
+
+// Front returns the oldest outstanding request. It does what slot does, and does not
+// call it: a call in an inlined call leaves a NOP behind.
+func (r *Requests) Front(head uint32) *Slot {
+	return (*Slot)(unsafe.Add(unsafe.Pointer(r.first), uintptr(head&r.mask)*unsafe.Sizeof(Slot{})))
+}
+
+// beginning is what slots and completions have in common; an array, which is copied
+// in one piece where the machine can.
+type beginning [2]uint64
+
+// Sent makes w the completion of the request, one of the send side, which succeeded
+// at stamp of the device's clock.
+func (s *Slot) Sent(w *WC, key, stamp uint64) {
+	// All of w is written, in words of eight bytes and more: narrow stores
+	// would take longer than all else that is done for a completion. The
+	// compiler merges what is stored from one number, and zeros; the order of
+	// the fields is made for that. The first piece is id, length, no flags, and
+	// opcode; the position lands where side and service level are.
+	*(*beginning)(unsafe.Pointer(w)) = *(*beginning)(unsafe.Pointer(s))
+	w.Side, w.SL = SendSide, 0
+	w.Timestamp = stamp
+	w.data, w.QPN = uint32(key), uint32(key>>32)
+	w.Status, w.VendorErr = 0, 0
+	w.SrcQPN, w.SLID, w.unused = 0, 0, 0
+}
+
+// EndpointView is what Endpoints.Get looks into, for a poller that looks up many.
+// Use it for one batch.
+type EndpointView struct {
+	send, recv unsafe.Pointer // of a power of two of atomic.Pointer[Requests]
+	mask       uint32
+}
+
+// none is a table without an endpoint.
+var none = newEndpointTable(1)
+
+// View returns the view of now. What is entered later may not be in it: take it
+// after the completions were seen to be there.
+func (t *Endpoints) View() EndpointView {
+	s := t.table.Load()
+	if s == nil {
+		s = none
+	}
+	return EndpointView{unsafe.Pointer(unsafe.SliceData(s.send)), unsafe.Pointer(unsafe.SliceData(s.recv)), uint32(len(s.send) - 1)}
+}
+
+// Send and Recv return the requests of user index i: those of no queue, which
+// belong to no CQ, if there are none. Of an index past the end of the table only the
+// lower bits count: whether the requests are those that a completion means, their
+// Expected tells.
+
+func (v EndpointView) Send(i uint32) *Requests {
+	return (*Requests)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Add(v.send, uintptr(i&v.mask)*unsafe.Sizeof(v.send)))))
+}
+
+func (v EndpointView) Recv(i uint32) *Requests {
+	return (*Requests)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Add(v.recv, uintptr(i&v.mask)*unsafe.Sizeof(v.recv)))))
+}
