@@ -27,7 +27,7 @@
 // and NewQP refuses what does not fit, so that a CQ does not overrun.
 //
 // Memory from [Alloc] belongs to the caller: neither Device.Close nor the
-// garbage collector unmaps it.
+// garbage collector unmaps it. Starting children during traffic is harmless.
 //
 // # Concurrency
 //
