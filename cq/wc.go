@@ -1,6 +1,10 @@
 package cq
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
 
 // WC is a work completion: the one end of one work request. On a completion
 // whose Status is not [StatusSuccess] only ID, Side, Status, VendorErr, QPN and
@@ -127,7 +131,11 @@ type CompletionError struct {
 
 // Error names the request, the queue pair and what happened.
 func (e *CompletionError) Error() string {
-	s := fmt.Sprintf("%s request %d on QP %d: %s", e.Side, e.ID, e.QPN, e.Status.Describe())
+	id := strconv.FormatUint(e.ID, 10)
+	if e.ID > math.MaxUint32 { // made of two numbers, most likely
+		id = fmt.Sprintf("%#x", e.ID)
+	}
+	s := fmt.Sprintf("%s request %s on QP %d: %s", e.Side, id, e.QPN, e.Status.Describe())
 	if e.VendorErr != 0 {
 		s += fmt.Sprintf(" (vendor error %#x)", e.VendorErr)
 	}

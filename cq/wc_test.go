@@ -21,6 +21,10 @@ func TestErr(t *testing.T) {
 			t.Errorf("%q lacks %q", err, part)
 		}
 	}
+	bad.ID = 3<<32 | 9
+	if text := bad.Err().Error(); !strings.Contains(text, "recv request 0x300000009 ") {
+		t.Errorf("%q: an id made of two numbers is not to be read", text)
+	}
 }
 
 func TestUnknownNumbers(t *testing.T) {
