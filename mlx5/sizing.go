@@ -66,8 +66,8 @@ func (t Transport) Operations() Operations {
 
 // Limits are the device's, from the context: see [Context.Limits].
 type Limits struct {
-	SendBytes      uint32 // of a send request
-	RecvBytes      uint32 // of a receive
+	SendBytes      uint32 // of a send request, at most 2^16
+	RecvBytes      uint32 // of a receive, at most 2^16
 	SendBlocks     uint32 // of a send queue, of 64 bytes
 	RecvRequests   uint32 // of a receive queue
 	SharedRequests uint32 // of a shared receive queue
@@ -170,9 +170,9 @@ func SizeSend(l Limits, t Transport, requests, sge, inline uint32, ops Operation
 			sge, data+pointerBytes*sge, maxSegments*segmentBytes)
 	}
 	ring := pow2(uint64(requests) * size)
-	if ring > maxRing || ring/blockBytes > uint64(l.SendBlocks) {
+	if most := min(l.SendBlocks, maxPositions); ring/blockBytes > uint64(most) {
 		return SendSize{}, fmt.Errorf("mlx5: %d send requests of %d bytes take %d blocks of %d, the device has %d: ask for fewer requests, elements or inline bytes",
-			requests, size, ring/blockBytes, blockBytes, l.SendBlocks)
+			requests, size, ring/blockBytes, blockBytes, most)
 	}
 	maxInline := uint32(0)
 	if size > fixed+inlineHeader {
@@ -212,17 +212,14 @@ func SizeRecv(l Limits, requests, sge uint32) (RecvSize, error) {
 	if requests == 0 {
 		return RecvSize{}, nil
 	}
-	if requests > l.RecvRequests {
-		return RecvSize{}, fmt.Errorf("mlx5: %d receives, the device has %d", requests, l.RecvRequests)
+	if most := min(l.RecvRequests, maxPositions); requests > most {
+		return RecvSize{}, fmt.Errorf("mlx5: %d receives, the device has %d: ask for fewer", requests, most)
 	}
 	size := pow2(pointerBytes * uint64(max(sge, 1)))
 	if size > uint64(l.RecvBytes) {
 		return RecvSize{}, fmt.Errorf("mlx5: receives of %d elements take %d bytes, the device has %d: ask for fewer", sge, size, l.RecvBytes)
 	}
 	ring := max(pow2(uint64(requests))*size, blockBytes)
-	if ring > maxRing {
-		return RecvSize{}, tooLarge("receive queue", ring)
-	}
 	return RecvSize{
 		Requests:     uint32(ring / size),
 		MaxSGE:       uint32(size / pointerBytes),
@@ -261,6 +258,10 @@ type SharedSize struct {
 // maxShared is how many elements an index of 16 bits can name.
 const maxShared = 1 << 16
 
+// maxRing is more than the memory of any device's queue, so that sizes are numbers
+// on every machine.
+const maxRing = 1 << 30
+
 // SizeShared computes the size of a shared receive queue for so many receives at a
 // time of so many elements. Where the device allows it the ring has twice the
 // elements, so that one is long unused before it is used again: the device may
@@ -269,33 +270,26 @@ func SizeShared(l Limits, requests, sge uint32) (SharedSize, error) {
 	if requests > l.SharedRequests || requests >= maxShared {
 		return SharedSize{}, fmt.Errorf("mlx5: a shared receive queue for %d receives, the device has %d", requests, min(l.SharedRequests, maxShared-1))
 	}
-	if uint64(sge)*pointerBytes > uint64(l.RecvBytes) {
-		return SharedSize{}, fmt.Errorf("mlx5: receives of %d elements, the device has %d bytes of %d for each", sge, l.RecvBytes, pointerBytes)
-	}
 	size := pow2(max(sharedHeader+pointerBytes*uint64(sge), 32))
 	if size > uint64(l.RecvBytes) {
 		return SharedSize{}, fmt.Errorf("mlx5: shared receives of %d elements take %d bytes, the device has %d: ask for fewer", sge, size, l.RecvBytes)
 	}
 	elements := pow2(uint64(requests) + 1)
 	s := SharedSize{Requests: uint32(elements - 1), MaxSGE: uint32(size-sharedHeader) / pointerBytes, RequestBytes: uint32(size), Shift: uint32(bits.TrailingZeros64(size))}
-	if more := 2*uint64(requests) + 1; more <= uint64(l.SharedRequests) {
+	if more := 2*uint64(requests) + 1; more <= uint64(l.SharedRequests) && more <= maxShared {
 		elements = pow2(more)
 	}
 	if elements*size > maxRing {
-		return SharedSize{}, tooLarge("shared receive queue", elements*size)
+		return SharedSize{}, fmt.Errorf("mlx5: a shared receive queue of %d bytes: ask for fewer requests or elements", elements*size)
 	}
 	s.Elements = uint32(elements)
 	s.Bytes = int(elements * size)
 	return s, nil
 }
 
-// maxRing is more than the memory of any queue, so that sizes are numbers on every
-// machine.
-const maxRing = 1 << 30
-
-func tooLarge(what string, bytes uint64) error {
-	return fmt.Errorf("mlx5: a %s of %d bytes: ask for fewer requests or elements", what, bytes)
-}
+// maxPositions is how many requests, or blocks of requests, a queue can have that
+// are told apart, and a full queue from an empty one, by counts of 16 bits.
+const maxPositions = 1 << 15
 
 // pow2 is the least power of two that is not less than n, and 1 for 0.
 func pow2(n uint64) uint64 {

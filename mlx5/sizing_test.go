@@ -201,16 +201,16 @@ func TestSizeErrors(t *testing.T) {
 		"receives":             func() error { _, err := SizeRecv(testLimits, 32769, 1); return err },
 		"elements of receives": func() error { _, err := SizeRecv(testLimits, 1, 33); return err },
 		"all elements":         func() error { _, err := SizeRecv(testLimits, 1, 1<<32-1); return err },
-		"a receive queue of 4 GiB": func() error {
-			_, err := SizeRecv(Limits{RecvBytes: 1024, RecvRequests: 1 << 22}, 1<<22, 64)
+		"receives that 16 bits count": func() error {
+			_, err := SizeRecv(Limits{RecvBytes: 512, RecvRequests: 1 << 20}, 32769, 1)
+			return err
+		},
+		"blocks that 16 bits count": func() error {
+			_, err := SizeSend(Limits{SendBytes: 1024, SendBlocks: 1 << 20}, RC, 8193, 1, 0, 0)
 			return err
 		},
 		"a shared queue of 2 GiB": func() error {
 			_, err := SizeShared(Limits{RecvBytes: 1 << 15, SharedRequests: 65535}, 65535, 2047)
-			return err
-		},
-		"a send queue of 2 GiB": func() error {
-			_, err := SizeSend(Limits{SendBytes: 1024, SendBlocks: 1 << 31}, RC, 1<<21, 50, 0, 0)
 			return err
 		},
 		"shared receives": func() error { _, err := SizeShared(testLimits, 32768, 1); return err },
