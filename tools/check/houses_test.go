@@ -49,6 +49,7 @@ var houses = []house{
 	{pkg: "cq"},
 	{pkg: "rxe", may: []string{"abi", "cq"}, never: []string{"os", "net", "syscall"}},
 	{pkg: "mlx5", may: []string{"abi", "cq", "mlx5/internal/..."}, never: []string{"os", "net", "syscall"}},
+	{pkg: "mlx5/model", may: []string{"abi", "abi/request"}, never: []string{"net", "syscall"}},
 	{pkg: "mlx5/internal/mmio", std: []string{"runtime", "sync/atomic", "unsafe"}},
 	{pkg: "poll", may: []string{"cq", xsys}},
 	{pkg: "uverbs", may: []string{"abi", "abi/request", "cq", "mlx5", "rxe", "uverbs/nldev", "uverbs/internal/kernel"}, never: []string{"testing", "log", "net/http", "encoding/json"}},

@@ -1,0 +1,188 @@
+package model
+
+import "fmt"
+
+// DeviceConfig says what kind of device it is. The zero value of every field is
+// what a current ConnectX with one RoCE port has.
+type DeviceConfig struct {
+	// Name is how the fabric calls it, such as sim0. It must be there.
+	Name string
+	// GUID is the node GUID, made from the place in the list by default. MAC addresses
+	// and link-local GIDs are made from it.
+	GUID uint64
+	// Ports are its ports, numbered from 1.
+	Ports []PortConfig
+	// Vectors is how many completion vectors there are: 4 by default.
+	Vectors int
+	// ClockKHz is the frequency of the device's clock: 1000000 by default.
+	ClockKHz uint64
+
+	// CQEVersion0: completions carry the numbers of queues, not the user index.
+	CQEVersion0 bool
+	// StaticUARs: the kernel knows no UAR objects for contexts.
+	StaticUARs bool
+	// NoBlueFlame: the kernel found that write-combining does not work.
+	NoBlueFlame bool
+	// NoClockPage: the page that translates time stamps cannot be mapped.
+	NoClockPage bool
+	// NoAtomics: the device does no atomic operations.
+	NoAtomics bool
+
+	// Limits. MaxCQE and MaxQPWR count entries, MaxMR objects.
+	MaxCQE, MaxQPWR, MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ uint32
+}
+
+// PortConfig describes a port. The zero value is a RoCE port that is up.
+type PortConfig struct {
+	// InfiniBand makes it an InfiniBand port. All ports of a device are alike.
+	InfiniBand bool
+	// LID is an InfiniBand port's address; by default a number of its own.
+	LID uint16
+	// GIDs is the GID table. By default it is the link-local address, on RoCE as v1 and as
+	// v2, and there also 10.x.y.z as v2, with numbers that are the port's own.
+	GIDs []GID
+	// MTU is the active MTU in bytes: 4096 by default.
+	MTU int
+	// Down: the cable is out when the model starts.
+	Down bool
+	// PKeys is the P_Key table: 0xffff by default.
+	PKeys []uint16
+}
+
+// GIDType is the kernel's enum ib_uverbs_gid_type.
+type GIDType uint32
+
+// The types of GIDs.
+const (
+	GIDInfiniBand GIDType = iota
+	GIDRoCE1
+	GIDRoCE2
+)
+
+// A GID is an entry of a GID table. The zero value is an empty one.
+type GID struct {
+	Addr [16]byte
+	Type GIDType
+}
+
+func (g GID) empty() bool { return g.Addr == [16]byte{} }
+
+// isIPv4 says whether the address is an IPv4 one in IPv6's clothes.
+func (g GID) isIPv4() bool {
+	return [12]byte(g.Addr[:12]) == [12]byte{10: 0xff, 11: 0xff}
+}
+
+// Limits of the device. They are those that libmlx5's recorded bytes were made
+// under, so that the same requests fit.
+const (
+	maxSendBytes    = 1024 // of a send WQE
+	maxRecvBytes    = 512  // of a receive WQE
+	maxSendBlocks   = 32768
+	maxRecvRequests = 32768
+	maxSharedWR     = 32767
+	maxSharedSGE    = maxRecvBytes/segmentBytes - 1
+	maxReadDepth    = 16
+	maxMessage      = 1 << 30
+	gidTableLength  = 256
+	blueFlameBytes  = 512
+	staticRegisters = 16
+	pageSize        = 4096
+	cacheLine       = 64
+	nullKey         = 0x200 // dump_fill_mkey
+	firmware        = 20<<32 | 99<<16 | 1000
+)
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// complete fills in defaults for the n-th device.
+func (c *DeviceConfig) complete(n int) error {
+	if c.Name == "" {
+		return fmt.Errorf("model: device %d has no name", n)
+	}
+	setDefault(&c.GUID, 0x0200_00ff_fe00_0001+uint64(n)<<8)
+	setDefault(&c.Vectors, 4)
+	setDefault(&c.ClockKHz, 1_000_000)
+	setDefault(&c.MaxCQE, 1<<22-1)
+	setDefault(&c.MaxQPWR, 32768)
+	setDefault(&c.MaxQP, 1<<17)
+	setDefault(&c.MaxCQ, 1<<20)
+	setDefault(&c.MaxMR, 1<<24)
+	setDefault(&c.MaxPD, 1<<20)
+	setDefault(&c.MaxSRQ, 1<<16)
+	if c.Vectors < 0 || c.ClockKHz > 4_000_000 {
+		return fmt.Errorf("model: device %s: %d completion vectors and a clock of %d kHz: from 1 vector, and at most 4000000 kHz", c.Name, c.Vectors, c.ClockKHz)
+	}
+	if len(c.Ports) == 0 {
+		c.Ports = []PortConfig{{}}
+	}
+	c.Ports = append([]PortConfig(nil), c.Ports...)
+	if len(c.Ports) > 2 {
+		return fmt.Errorf("model: device %s has %d ports: 1 or 2", c.Name, len(c.Ports))
+	}
+	for i := range c.Ports {
+		if err := c.Ports[i].complete(c, n, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *PortConfig) complete(c *DeviceConfig, n, i int) error {
+	if p.InfiniBand != c.Ports[0].InfiniBand {
+		return fmt.Errorf("model: device %s: its ports have different link layers: on a device they are alike", c.Name)
+	}
+	setDefault(&p.MTU, 4096)
+	if mtuCode(p.MTU) == 0 {
+		return fmt.Errorf("model: device %s port %d: MTU %d: it is 256, 512, 1024, 2048 or 4096", c.Name, i+1, p.MTU)
+	}
+	if len(p.PKeys) == 0 {
+		p.PKeys = []uint16{0xffff}
+	}
+	if p.InfiniBand {
+		setDefault(&p.LID, uint16(n*2+i+1))
+	}
+	if p.GIDs == nil {
+		local := GID{Addr: linkLocal(c.GUID + uint64(i))}
+		if p.InfiniBand {
+			p.GIDs = []GID{local}
+		} else {
+			v1, v2 := local, local
+			v1.Type, v2.Type = GIDRoCE1, GIDRoCE2
+			ip := GID{Type: GIDRoCE2, Addr: [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: byte(n >> 8), 14: byte(n), 15: byte(i + 1)}}
+			p.GIDs = []GID{v1, v2, ip}
+		}
+	}
+	if len(p.GIDs) > gidTableLength {
+		return fmt.Errorf("model: device %s port %d: %d GIDs: the table has %d entries", c.Name, i+1, len(p.GIDs), gidTableLength)
+	}
+	for _, g := range p.GIDs {
+		if !g.empty() && (g.Type == GIDInfiniBand) != p.InfiniBand {
+			return fmt.Errorf("model: device %s port %d: a GID of type %d does not fit the link layer", c.Name, i+1, g.Type)
+		}
+	}
+	return nil
+}
+
+// linkLocal is the link-local address of a GUID.
+func linkLocal(guid uint64) [16]byte {
+	g := [16]byte{0: 0xfe, 1: 0x80}
+	for i := range 8 {
+		g[8+i] = byte(guid >> (56 - 8*i))
+	}
+	return g
+}
+
+// mtuCode is the code of enum ib_mtu, 0 for a size that is none.
+func mtuCode(bytes int) uint8 {
+	for code := uint8(1); code <= 5; code++ {
+		if bytes == 128<<code {
+			return code
+		}
+	}
+	return 0
+}
