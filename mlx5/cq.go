@@ -140,8 +140,3 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 	}
 	return n, drained
 }
-
-// ReturnShared ends the receives of shared queues whose completions are in the
-// ring, so that their slots are not lost with it. The queue is closed, so that
-// the device adds no more. Any goroutine may call it, also beside Poll.
-func (q *CQ) ReturnShared() { q.decode.returnShared(&q.consumer) }

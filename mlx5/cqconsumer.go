@@ -15,6 +15,7 @@ type consumer struct {
 
 	next  uint32 // the next entry to read
 	given uint32 // next as the last batch left it; atomic
+	skew  uint32 // how many entries were no completions but ends of rings
 }
 
 // owned says whether the entry at index i is software's: the device wrote it, in
@@ -83,7 +84,9 @@ func (c *consumer) give(next uint32) {
 }
 
 // Consumed is the number of entries that Poll has read so far, modulo 2^32.
-func (c *consumer) Consumed() uint32 { return c.next }
+func (c *consumer) Consumed() uint32 { return c.next - c.skew }
+
+func (c *consumer) loadGiven() uint32 { return atomic.LoadUint32(&c.given) }
 
 // Capacity is how many completions the ring holds.
 func (c *consumer) Capacity() uint32 { return c.ring.mask + 1 }
@@ -91,19 +94,19 @@ func (c *consumer) Capacity() uint32 { return c.ring.mask + 1 }
 // Empty says whether all that the device has written was read and given back at
 // one moment during the call. Any goroutine may call it.
 func (c *consumer) Empty() bool {
-	given := atomic.LoadUint32(&c.given)
+	given := c.loadGiven()
 	// Had the poller moved in between, the entry could be of a later lap.
-	return !c.owned(given) && atomic.LoadUint32(&c.given) == given
+	return !c.owned(given) && c.loadGiven() == given
 }
 
 // Produced is the number of entries that the device has written so far, counted
 // as Consumed is. It looks at all those not yet read. Any goroutine may call it.
 func (c *consumer) Produced() uint32 {
 	for {
-		given := atomic.LoadUint32(&c.given)
+		given := c.loadGiven()
 		end := c.end(given)
-		if atomic.LoadUint32(&c.given) == given {
-			return end
+		if c.loadGiven() == given {
+			return end - c.skew
 		}
 	}
 }

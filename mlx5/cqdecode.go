@@ -1,10 +1,6 @@
 package mlx5
 
-import (
-	"sync/atomic"
-
-	"github.com/goverbs/goverbs/cq"
-)
+import "github.com/goverbs/goverbs/cq"
 
 // decoder makes work completions of CQEs. It holds what was chosen when the queue
 // was made.
@@ -24,15 +20,15 @@ type decoder struct {
 	data [64]byte
 }
 
-// end ends the request that entry number at of the ring r belongs to. It says
-// whether w holds a completion for the program. It is the slow and complete way:
-// the loops over completions go round it where they can.
+// end ends the request that the entry of index i of the ring r belongs to, which is
+// completion number at. It says whether w holds a completion for the program. It is
+// the slow and complete way: the loops over completions go round it where they can.
 //
 //go:noinline
-func (d *decoder) end(r *cqRing, at uint32, w *cq.WC) bool {
+func (d *decoder) end(r *cqRing, i, at uint32, w *cq.WC) bool {
 	// The device may write to the entry at any time: it is read once.
-	*d.own.bytes() = *r.entry(at).bytes()
-	if before := r.before(at); before != nil && d.own.opcodeAndMore&formatMask == formatInline64 {
+	*d.own.bytes() = *r.entry(i).bytes()
+	if before := r.before(i); before != nil && d.own.opcodeAndMore&formatMask == formatInline64 {
 		d.data = *before
 	}
 	return d.endOwn(at, w)
@@ -125,7 +121,7 @@ func (d *decoder) endShared(ep *cq.Endpoint, late bool, pos uint16, status cq.St
 	return true
 }
 
-// endpoint finds whom d.own, which is entry number at, belongs to. late says that
+// endpoint finds whom d.own, which is completion number at, belongs to. late says that
 // it is gone.
 func (d *decoder) endpoint(at uint32) (ep *cq.Endpoint, late bool) {
 	if d.numbers != nil {
@@ -255,34 +251,5 @@ func (d *decoder) drop(late bool) {
 		d.state.Late.Add(1)
 	} else {
 		d.state.Stray.Add(1)
-	}
-}
-
-// returnShared ends the receives of shared queues whose completions c has not
-// given back. It may run beside the poller, so it keeps off what that works on.
-func (d *decoder) returnShared(c *consumer) {
-	first := atomic.LoadUint32(&c.given)
-	end := c.end(first)
-	own := decoder{endpoints: d.endpoints, numbers: d.numbers, state: d.state}
-	for i := first; i != end; i++ {
-		own.returnOne(&c.ring, i)
-	}
-}
-
-func (d *decoder) returnOne(r *cqRing, at uint32) {
-	e := &d.own
-	*e.bytes() = *r.entry(at).bytes()
-	switch e.opcodeAndMore >> 4 {
-	case cqeWriteImm, cqeSend, cqeSendImm, cqeSendInvalidate, cqeResponderError:
-	default:
-		return
-	}
-	ep, _ := d.endpoint(at)
-	if ep == nil || ep.Shared == nil || ep.QPN != e.opcodeQPN.Uint32()&low24 {
-		return
-	}
-	if seq, ok := ep.Shared.At(e.counter.Uint16()); ok {
-		var w cq.WC
-		ep.Shared.End(ep.QPN, seq, cq.StatusFlushed, &w)
 	}
 }

@@ -72,7 +72,7 @@ func run[E entrySize](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView
 // slowly is bodies for all kinds of entries.
 func (q *CQ) slowly(next, count uint32, wcs []cq.WC, n int) int {
 	for end := next + count; next != end; next++ {
-		if q.decode.end(&q.ring, next, &wcs[n]) {
+		if q.decode.end(&q.ring, next, next-q.skew, &wcs[n]) {
 			n++
 		}
 	}

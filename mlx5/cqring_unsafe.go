@@ -99,6 +99,30 @@ func (r *cqRing) before(i uint32) *[64]byte {
 	return (*[64]byte)(unsafe.Add(r.first, int(i&r.mask)*int(r.stride)-64))
 }
 
+// raw are the bytes of the entry of index i, all of them.
+func (r *cqRing) raw(i uint32) []byte {
+	e := unsafe.Pointer(r.entry(i))
+	return unsafe.Slice((*byte)(unsafe.Add(e, 64-int(r.stride))), r.stride)
+}
+
+// move copies the entry of index from to that of index to, which keeps its owner
+// bit.
+func (r *cqRing) move(to, from uint32) { r.write(to, r, from, r.entry(to).owner()) }
+
+// take copies an entry of another ring to that of index to, which becomes
+// software's.
+func (r *cqRing) take(to uint32, other *cqRing, from uint32) {
+	r.write(to, other, from, to>>r.log&1*ownerInMemory)
+}
+
+// write copies an entry, but for the owner bit. The last word goes last, in one
+// piece: others may look at it.
+func (r *cqRing) write(to uint32, other *cqRing, from, owner uint32) {
+	last := other.entry(from).owner()&^ownerInMemory | owner&ownerInMemory
+	copy(r.raw(to)[:r.stride-4], other.raw(from))
+	cq.StoreRelease32((*uint32)(unsafe.Pointer(&r.entry(to).counter)), last)
+}
+
 // last are the last four bytes of a CQE as one big-endian number: the request's
 // counter, the signature, and the byte with opcode and owner. All that the device
 // wrote before is visible afterwards, up to [mmio.ReadBarrier].

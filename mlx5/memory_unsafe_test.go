@@ -1,7 +1,9 @@
 package mlx5
 
 import (
+	"encoding/binary"
 	"math/bits"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -37,5 +39,21 @@ func calibrate(r *cqRing, i uint32, out []cq.WC) {
 		to[4] = bits.ReverseBytes64(in[6])
 		to[5] = bits.ReverseBytes64(in[7])
 		i++
+	}
+}
+
+// loadRegister reads 8 bytes of a register page in one piece, and what the machine's
+// order makes big-endian of them.
+func loadRegister(mem []byte, off int) uint64 {
+	v := atomic.LoadUint64((*uint64)(unsafe.Pointer(&mem[off : off+8][0])))
+	var b [8]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// spin gives way to another goroutine if wait.
+func spin(wait bool) {
+	if wait {
+		runtime.Gosched()
 	}
 }
