@@ -46,7 +46,7 @@ func init() {
 		{abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY}:                 (*call).destroyAH,
 		{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC}:           (*call).allocUAR,
 		{abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY}:         (*call).destroyUAR,
-		// Commands for the firmware need a context that may send them.
+		// The firmware knows no command.
 		{abi.MLX5_IB_OBJECT_DEVX, abi.MLX5_IB_METHOD_DEVX_OTHER}: func(*call) error { return request.EOPNOTSUPP },
 	}
 	commands = map[uint32]func(*call, *abi.Command, []byte) error{

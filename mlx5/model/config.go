@@ -25,6 +25,9 @@ type DeviceConfig struct {
 	NoBlueFlame bool
 	// NoClockPage: the page that translates time stamps cannot be mapped.
 	NoClockPage bool
+	// NoDevX: contexts that may send commands to the firmware are refused. Where
+	// they are not, the firmware of the model knows no command.
+	NoDevX bool
 	// NoAtomics: the device does no atomic operations.
 	NoAtomics bool
 

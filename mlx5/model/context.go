@@ -97,8 +97,7 @@ func (c *call) getContext() error {
 	switch {
 	case in.Flags&^uint32(abi.MLX5_IB_ALLOC_UCTX_DEVX) != 0, in.CompMask != 0, in.Reserved0 != 0, in.Reserved1 != 0, in.Reserved2 != 0:
 		return refuse(request.EOPNOTSUPP, "unknown flags, comp_mask or reserved fields of the driver's request")
-	case in.Flags != 0:
-		// The model has no firmware to send commands to.
+	case in.Flags != 0 && f.dev.cfg.NoDevX:
 		return refuse(request.EINVAL, "the firmware takes no commands from user contexts")
 	case in.NumLowLatencyBfregs > in.TotalNumBfregs-1:
 		return refuse(request.EINVAL, "all bfregs low-latency, or more")
