@@ -3,6 +3,7 @@
 package mmio
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 )
@@ -16,6 +17,7 @@ func TestRelease(t *testing.T) {
 	done := make(chan int)
 	go func() {
 		for atomic.LoadUint64(&bell) == 0 {
+			runtime.Gosched()
 		}
 		done <- payload
 	}()
@@ -26,6 +28,7 @@ func TestRelease(t *testing.T) {
 	}
 	go func() {
 		for atomic.LoadUint64(&flame[0]) == 0 {
+			runtime.Gosched()
 		}
 		done <- payload
 	}()
