@@ -42,7 +42,8 @@ func (s *Slot) Sent(w *WC, key, stamp uint64) {
 // Use it for one batch.
 type EndpointView struct {
 	send, recv unsafe.Pointer // of a power of two of atomic.Pointer[Requests]
-	mask       uint32
+	mask       uint32         // one less than how many
+	past       uint32         // the bits of an index above those
 }
 
 // none is a table without an endpoint.
@@ -55,13 +56,16 @@ func (t *Endpoints) View() EndpointView {
 	if s == nil {
 		s = none
 	}
-	return EndpointView{unsafe.Pointer(unsafe.SliceData(s.send)), unsafe.Pointer(unsafe.SliceData(s.recv)), uint32(len(s.send) - 1)}
+	mask := uint32(len(s.send) - 1)
+	return EndpointView{unsafe.Pointer(unsafe.SliceData(s.send)), unsafe.Pointer(unsafe.SliceData(s.recv)), mask, (MaxEndpoints - 1) &^ mask}
 }
 
-// Send and Recv return the requests of user index i: those of no queue, which
-// belong to no CQ, if there are none. Of an index past the end of the table only the
-// lower bits count: whether the requests are those that a completion means, their
-// Expected tells.
+// Past says whether user index i, of which 24 bits count, is past the end of the
+// table.
+func (v EndpointView) Past(i uint32) bool { return i&v.past != 0 }
+
+// Send and Recv return the requests of user index i, which is not Past: those of no
+// queue, which belong to no CQ, if there are none.
 
 func (v EndpointView) Send(i uint32) *Requests {
 	return (*Requests)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Add(v.send, uintptr(i&v.mask)*unsafe.Sizeof(v.send)))))

@@ -94,6 +94,7 @@ var cqeCases = []struct {
 	{"free user index", completion{opcode: 0, uidx: qpFree, qpn: 0x108}, outcome{stray: 1}},
 	{"user index 0, as of zero pages", completion{}, outcome{stray: 1}},
 	{"user index past the table", completion{uidx: 0xffffff, qpn: 0xffffff}, outcome{stray: 1}},
+	{"user index whose lower bits are another's", completion{uidx: 0x10000 + qpOpen, qpn: 0x101, counter: 0xfffe}, outcome{stray: 1}},
 	{"resize that nobody asked for", completion{opcode: 5, uidx: qpOpen, qpn: 0x101, counter: 0xfffe}, outcome{stray: 1}},
 	{"tag matching", completion{opcode: 6, uidx: qpOpen, qpn: 0x101, counter: 0xfffe}, outcome{stray: 1}},
 	{"opcode 7", completion{opcode: 7, uidx: qpOpen, qpn: 0x101, counter: 0xfffe}, outcome{stray: 1}},

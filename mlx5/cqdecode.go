@@ -26,16 +26,21 @@ type decoder struct {
 //
 //go:noinline
 func (d *decoder) end(r *cqRing, i, at uint32, w *cq.WC) bool {
-	// The device may write to the entry at any time: it is read once.
+	d.read(r, i)
+	return d.endOwn(at, w)
+}
+
+// read copies the entry of index i of the ring r to d.own and, if its format says
+// that there is data before it, d.data. The device may write to it at any time: it
+// is read once.
+func (d *decoder) read(r *cqRing, i uint32) {
 	*d.own.bytes() = *r.entry(i).bytes()
 	if before := r.before(i); before != nil && d.own.opcodeAndMore&formatMask == formatInline64 {
 		d.data = *before
 	}
-	return d.endOwn(at, w)
 }
 
-// endOwn is end of an entry that stands in d.own and, if its format says that
-// there is data before it, in d.data.
+// endOwn is end of an entry that was read.
 func (d *decoder) endOwn(at uint32, w *cq.WC) bool {
 	e := &d.own
 	side, status := cq.RecvSide, cq.StatusSuccess

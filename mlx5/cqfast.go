@@ -84,10 +84,13 @@ func (q *CQ) slowly(next, count uint32, wcs []cq.WC, n int) int {
 func sends[E entrySize](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView) uint32 {
 	var r *cq.Requests
 	var s *cq.Slot
-	var head uint32
+	var index, head uint32
 	var key uint64
 	for {
-		if r = view.Send(fromBE32(e.index())); !r.Belongs(q.state) {
+		if index = fromBE32(e.index()); view.Past(index) {
+			return left
+		}
+		if r = view.Send(index); !r.Belongs(q.state) {
 			return left
 		}
 		if head = r.Head(); !r.Dry(head) {
@@ -125,10 +128,13 @@ func receives[E entrySize, K receiveKind, O origin](q *CQ, e *cqe, w *cq.WC, lef
 	kind, from := uint64(len(*new(K))), uint64(len(*new(O)))
 	var r *cq.Requests
 	var s *cq.Slot
-	var head uint32
+	var index, head uint32
 	var key, message uint64
 	for {
-		if r = view.Recv(fromBE32(e.index())); !r.Belongs(q.state) {
+		if index = fromBE32(e.index()); view.Past(index) {
+			return left
+		}
+		if r = view.Recv(index); !r.Belongs(q.state) {
 			return left
 		}
 		if head = r.Head(); !r.Dry(head) {

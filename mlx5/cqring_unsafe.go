@@ -123,6 +123,11 @@ func (r *cqRing) write(to uint32, other *cqRing, from, owner uint32) {
 	cq.StoreRelease32((*uint32)(unsafe.Pointer(&r.entry(to).counter)), last)
 }
 
+// clear makes the entry of index i the device's, whatever lap it is.
+func (r *cqRing) clear(i uint32) {
+	cq.StoreRelease32((*uint32)(unsafe.Pointer(&r.entry(i).counter)), toBE32(emptyOpcodeAndMore))
+}
+
 // last are the last four bytes of a CQE as one big-endian number: the request's
 // counter, the signature, and the byte with opcode and owner. All that the device
 // wrote before is visible afterwards, up to [mmio.ReadBarrier].
