@@ -154,6 +154,9 @@ func (p *PortConfig) complete(c *DeviceConfig, n, i int) error {
 		if p.InfiniBand {
 			p.GIDs = []GID{local}
 		} else {
+			// On Ethernet it is made of the MAC address, with its local bit the
+			// other way round.
+			local.Addr[8] ^= 2
 			v1, v2 := local, local
 			v1.Type, v2.Type = GIDRoCE1, GIDRoCE2
 			ip := GID{Type: GIDRoCE2, Addr: [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: byte(n >> 8), 14: byte(n), 15: byte(i + 1)}}
