@@ -163,6 +163,16 @@ type scriptWaiter struct {
 // asleep says whether it neither pauses nor has ended.
 func (w *scriptWaiter) asleep() bool { return !w.paused && !w.left }
 
+// readable is a queue whose channel wakes the sleeping waiter, or nil.
+func (w *scriptWaiter) readable() *scriptQueue {
+	for _, q := range w.queues {
+		if w.asleep() && !q.shut && w.s.k.Readable(q.channel.file.FD()) {
+			return q
+		}
+	}
+	return nil
+}
+
 func (w *scriptWaiter) pause(what string, queue int) {
 	w.s.note(what, queue)
 	w.paused = true

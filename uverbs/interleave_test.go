@@ -157,7 +157,7 @@ const (
 func (s *script) run() {
 	s.make()
 	for deeds := 0; deeds < scriptDeeds && !s.t.Failed(); {
-		if s.rng.IntN(3) > 0 && s.goOn() {
+		if s.rng.IntN(6) > 0 && s.goOn() {
 			continue
 		}
 		s.deed()
@@ -200,10 +200,14 @@ func (s *script) make() {
 		s.queues = append(s.queues, q)
 		s.wrap(q)
 	}
-	// Each queue goes to one of up to three waiters.
+	// Each queue goes to one of up to three waiters, the two of the shared
+	// channel mostly to different ones.
 	var parts [3][]*scriptQueue
 	for _, q := range s.queues {
 		n := s.rng.IntN(3)
+		if q.n == 1 && len(parts[n]) > 0 {
+			n = s.rng.IntN(3)
+		}
 		parts[n] = append(parts[n], q)
 	}
 	for _, part := range parts {
@@ -250,48 +254,37 @@ func (s *script) unmake() {
 	s.must(s.channel.Close())
 }
 
-// goOn lets one of the waiters that pause go on to its next pause, or to sleep. It
-// returns false when none pauses.
+// goOn lets one of the waiters that pause go on to its next pause, or to sleep; or
+// one that sleeps see that its descriptor is readable. It returns false when there
+// is none.
 func (s *script) goOn() bool {
-	var paused []*scriptWaiter
+	var able []*scriptWaiter
 	for _, w := range s.waiters {
-		if w.paused {
-			paused = append(paused, w)
+		if w.paused || w.readable() != nil {
+			able = append(able, w)
 		}
 	}
-	if len(paused) == 0 {
+	if len(able) == 0 {
 		return false
 	}
-	w := paused[s.rng.IntN(len(paused))]
-	w.paused = false
-	w.goOn <- struct{}{}
+	w := able[s.rng.IntN(len(able))]
+	if q := w.readable(); q != nil {
+		s.note("readable: waiter", w.n)
+		q.wakeUp()
+	} else {
+		w.paused = false
+		w.goOn <- struct{}{}
+	}
 	s.stats.Steps++
 	s.settle()
 	return true
 }
 
-// settle brings news to those who sleep, as the descriptors do, and sees that
-// nobody sleeps who should not.
+// settle sees that nobody sleeps who should not.
 func (s *script) settle() {
 	synctest.Wait()
-	for again := true; again; {
-		again = false
-		for _, w := range s.waiters {
-			if !w.asleep() {
-				continue
-			}
-			for _, q := range w.queues {
-				if !q.shut && s.k.Readable(q.channel.file.FD()) {
-					q.wakeUp()
-					synctest.Wait()
-					again = true
-					break
-				}
-			}
-		}
-	}
 	for _, w := range s.waiters {
-		if !w.asleep() {
+		if !w.asleep() || w.readable() != nil {
 			continue
 		}
 		s.stats.Sleeps++

@@ -22,6 +22,7 @@ type race struct {
 	all         bool
 	shared      bool // the queue may have several pollers
 	receive     bool // receives are posted, too
+	carried     bool // no send may be flushed
 	// loses says that what was accepted may be lost, by track.
 	loses [tracks]bool
 	// What act leaves unusable and is made again before each round: the
@@ -55,7 +56,7 @@ var races = []race{
 		},
 	},
 	{
-		name: "Resize", act: func(a *arena, rng *rand.Rand) {
+		name: "Resize", carried: true, act: func(a *arena, rng *rand.Rand) {
 			for range 1 + rng.IntN(2) {
 				a.try(a.q.Resize(a.ctx, 2*tracks*trackDepth+rng.IntN(100)))
 			}
@@ -68,7 +69,7 @@ var races = []race{
 		},
 	},
 	{
-		name: "Shutdown", flush: ErrState, receive: true, dear: true, act: func(a *arena, _ *rand.Rand) {
+		name: "Shutdown", flush: ErrState, receive: true, carried: true, dear: true, act: func(a *arena, _ *rand.Rand) {
 			a.try(a.qps[0].Shutdown(a.ctx))
 			a.again()
 		},
@@ -81,7 +82,7 @@ var races = []race{
 		},
 	},
 	{
-		name: "a second poller", shared: true, act: func(a *arena, rng *rand.Rand) {
+		name: "a second poller", shared: true, carried: true, act: func(a *arena, rng *rand.Rand) {
 			if a.waiter != nil {
 				if w, err := poll.NewWaiter(poll.Event{}, a.q); !errors.Is(err, ErrBusy) {
 					a.t.Errorf("a second waiter: %v, %v", w, err)
@@ -168,7 +169,7 @@ type place struct {
 func holdRaces(t *testing.T, r *race, rounds int, seed uint64, where place) {
 	a := newArena(t, CQOptions{Events: true, Shared: r.shared}, seed)
 	defer a.watch.Stop()
-	a.receive = r.receive
+	a.receive, a.carried = r.receive, r.carried
 	wait := r.victim == waiting || r.victim == flushing && a.rng.IntN(2) == 0
 	mem, err := where.alloc()
 	a.must(err)

@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"syscall"
@@ -130,6 +131,34 @@ func TestResetWaitsForFlush(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// So does a shutdown, also beyond the time that a turn takes.
+func TestShutdownWaitsForFlush(t *testing.T) {
+	r := newRig(t, false)
+	s := &slowRecvRing{RecvRing: r.a.rq.ring, entered: make(chan struct{}), goOn: make(chan struct{})}
+	r.a.rq.ring = s
+	r.a.RecvQueue().Recv(7, r.mr.Span(0, 8))
+	flushed, drained := make(chan error, 1), make(chan error, 1)
+	go func() { flushed <- r.a.RecvQueue().Flush() }()
+	<-s.entered
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var got []WC
+	go func() { drained <- r.a.Drain(ctx, func(w WC) { got = append(got, w) }) }()
+	for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if s := r.a.State(); s != StateRTS {
+			t.Errorf("it went to %v beside a Flush", s)
+			break
+		}
+	}
+	close(s.goOn)
+	if err := errors.Join(<-flushed, <-drained); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || got[0].ID != 7 {
+		t.Errorf("ends %+v", got)
 	}
 }
 
