@@ -92,7 +92,7 @@ func ioctl(f *model.File, object, method uint16, attrs ...attr) error {
 	return err
 }
 
-func wantErrno(t *testing.T, what string, err error, want request.Errno) {
+func wantErrno(t testing.TB, what string, err error, want request.Errno) {
 	t.Helper()
 	if got := request.ErrnoOf(err); got != want {
 		t.Errorf("%s: %v (%v), want %v", what, got, err, want)
@@ -101,7 +101,7 @@ func wantErrno(t *testing.T, what string, err error, want request.Errno) {
 
 // client is a verbs context.
 type client struct {
-	t     *testing.T
+	t     testing.TB
 	m     *model.Model
 	d     *model.Device
 	f     *model.File
@@ -113,7 +113,7 @@ type client struct {
 }
 
 // newModel makes a fabric of n RoCE devices sim0, sim1 ...
-func newModel(t *testing.T, configs ...model.DeviceConfig) *model.Model {
+func newModel(t testing.TB, configs ...model.DeviceConfig) *model.Model {
 	t.Helper()
 	m, err := model.New(configs...)
 	if err != nil {
@@ -130,7 +130,7 @@ func (c *client) must(what string, err error) {
 }
 
 // open opens a device with dynamic UARs and makes a PD.
-func open(t *testing.T, m *model.Model, name string) *client {
+func open(t testing.TB, m *model.Model, name string) *client {
 	t.Helper()
 	c := &client{t: t, m: m, d: m.Device(name)}
 	var err error
@@ -300,8 +300,8 @@ type cqe struct {
 func (q *ring) peek(index uint32) (c cqe, ok bool) {
 	e := q.b[index%q.n*q.size:][:q.size]
 	b := e[q.size-64:]
-	owner := b[63] & 1
-	if b[63]>>4 == 15 || uint32(owner) != index/q.n&1 {
+	own := load(b[60:])[3]
+	if own>>4 == 15 || uint32(own&1) != index/q.n&1 {
 		return c, false
 	}
 	return cqe{
@@ -317,7 +317,7 @@ func (q *ring) poll() (cqe, bool) {
 	c, ok := q.peek(q.ci)
 	if ok {
 		q.ci++
-		be.PutUint32(q.db, q.ci&0xffffff)
+		store(q.db, q.ci&0xffffff)
 	}
 	return c, ok
 }
@@ -356,7 +356,7 @@ func (q *ring) arm(solicited bool) {
 	if solicited {
 		word |= 1 << 24
 	}
-	be.PutUint32(q.db[4:], word)
+	store(q.db[4:], word)
 	q.c.f.Ring(q.c.ncID, 0x20, uint64(word)<<32|uint64(q.cqn))
 }
 
@@ -396,7 +396,7 @@ func (c *client) wantAsync(element uint64, typ uint32) {
 }
 
 // noViolations fails the test if the client did what a program should not.
-func noViolations(t *testing.T, m *model.Model) {
+func noViolations(t testing.TB, m *model.Model) {
 	t.Helper()
 	for _, v := range m.Violations() {
 		t.Error("violation:", v)

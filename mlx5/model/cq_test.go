@@ -142,7 +142,7 @@ func (q *ring) resize(n uint32) error {
 		e[q.size-1] = e[q.size-1]&^1 | byte((i+1)/n&1)
 	}
 	q.ci++
-	be.PutUint32(q.db, q.ci&0xffffff)
+	store(q.db, q.ci&0xffffff)
 	return nil
 }
 
@@ -295,7 +295,7 @@ func (q *ring) expand() (list []cqe) {
 			q.b[((first+i)%q.n+1)*q.size-1] = 0xf0
 		}
 		q.ci += n
-		be.PutUint32(q.db, q.ci&0xffffff)
+		store(q.db, q.ci&0xffffff)
 	}
 }
 

@@ -93,7 +93,7 @@ func (q *qp) target(a *addressVector, source GID) *qp {
 	}
 	r := to.d.qps[a.dqpn]
 	if r == nil || r.typ != typeUD || r.port != to || r.state < stateRTR || r.state == stateErr ||
-		!matchKeys(p.pkeys[q.attr.pkeyIndex], to.pkeys[r.attr.pkeyIndex]) {
+		!matchKeys(p.pkey(q), to.pkey(r)) {
 		return nil
 	}
 	// A Q_Key with the highest bit set stands for the sender's own.

@@ -186,7 +186,7 @@ func TestViolations(t *testing.T) {
 	}{
 		{"doorbell without its record", func(w *two) {
 			_, first := w.qa.put(opSend, 0, 0)
-			be.PutUint32(w.qa.db[4:], 0)
+			store(w.qa.db[4:], 0)
 			w.qa.ring(first)
 		}},
 		{"doorbell for an unknown queue pair", func(w *two) { w.a.f.Ring(w.a.ncID, 0x800, 0x999999<<8|1) }},
@@ -200,16 +200,16 @@ func TestViolations(t *testing.T) {
 		{"arm without its record", func(w *two) { w.a.f.Ring(w.a.ncID, 0x20, 1<<32|uint64(w.qa.scq.cqn)) }},
 		{"arm of an unknown queue", func(w *two) { w.a.f.Ring(w.a.ncID, 0x20, 0x777) }},
 		{"more requests than the queue holds", func(w *two) {
-			be.PutUint32(w.qa.db[4:], 65)
+			store(w.qa.db[4:], 65)
 			w.qa.ring(uint64(opSend)<<32 | uint64(w.qa.qpn)<<8 | 1)
 		}},
 		{"more receives than the queue holds", func(w *two) {
-			be.PutUint32(w.qb.db, 17)
+			store(w.qb.db, 17)
 			w.qa.post(opSend, 0, 0)
 		}},
 		{"completion queue that is not initialised", func(w *two) { w.a.cq(8, cqOptions{dirty: true}) }},
 		{"consumer index ahead of the producer", func(w *two) {
-			be.PutUint32(w.qa.scq.db, 50)
+			store(w.qa.scq.db, 50)
 			for range 40 {
 				w.qa.post(opNop, signaled, 0)
 			}

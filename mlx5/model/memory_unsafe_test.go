@@ -1,6 +1,10 @@
 package model_test
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+)
 
 // pages makes n zeroed bytes that begin at a page. They are in the Go heap, where
 // the race detector sees what both sides do with them.
@@ -16,3 +20,17 @@ var kept []byte
 
 // at is the address of b.
 func at(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// store puts a big-endian word into a doorbell record, in one step and after all that
+// was written before.
+func store(b []byte, v uint32) {
+	var w [4]byte
+	binary.BigEndian.PutUint32(w[:], v)
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&b[:4][0])), binary.NativeEndian.Uint32(w[:]))
+}
+
+// load reads four bytes in one step, before all that is read afterwards.
+func load(b []byte) (w [4]byte) {
+	binary.NativeEndian.PutUint32(w[:], atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[:4][0]))))
+	return w
+}

@@ -27,13 +27,22 @@ func (q *qp) peer() *qp {
 	switch {
 	case r == nil || r.typ != q.typ || r.port != to || r.attr.dest != q.qpn,
 		r.state != stateRTR && r.state != stateRTS && r.state != stateSQD && r.state != stateSQE,
-		!matchKeys(p.pkeys[q.attr.pkeyIndex], to.pkeys[r.attr.pkeyIndex]):
+		!matchKeys(p.pkey(q), to.pkey(r)):
 		return nil
 	case a.path.IsGlobal != 0 && (r.attr.path.IsGlobal == 0 || r.attr.path.DGID != source.Addr),
 		a.path.IsGlobal == 0 && r.attr.path.DLID != p.lid:
 		return nil // it is connected to somebody else
 	}
 	return r
+}
+
+// pkey is the P_Key that a queue pair uses: none, which matches nothing, if it moved to a
+// port whose table is shorter.
+func (p *port) pkey(q *qp) uint16 {
+	if int(q.attr.pkeyIndex) >= len(p.pkeys) {
+		return 0
+	}
+	return p.pkeys[q.attr.pkeyIndex]
 }
 
 // matchKeys compares two P_Keys: one of both at least is a full member's.

@@ -237,7 +237,7 @@ func (q *pair) raw(b []byte) (first uint64) {
 	start := int(uint32(q.pi) % q.blocks * 64)
 	copy(send, b[copy(send[start:], b):])
 	q.pi += uint16((len(b) + 63) / 64)
-	be.PutUint32(q.db[4:], uint32(q.pi))
+	store(q.db[4:], uint32(q.pi))
 	return be.Uint64(b)
 }
 
@@ -271,7 +271,7 @@ func (q *pair) recv(segments ...[]byte) uint16 {
 		be.PutUint64(slot[n+8:], 0)
 	}
 	q.recvPI++
-	be.PutUint32(q.db, uint32(q.recvPI))
+	store(q.db, uint32(q.recvPI))
 	return q.recvPI - 1
 }
 
@@ -283,7 +283,7 @@ type two struct {
 	ma, mb *region
 }
 
-func newTwo(t *testing.T, typ uint64, cq cqOptions, qp qpOptions, p path) *two {
+func newTwo(t testing.TB, typ uint64, cq cqOptions, qp qpOptions, p path) *two {
 	t.Helper()
 	w := &two{m: newModel(t, model.DeviceConfig{Name: "sim0"}, model.DeviceConfig{Name: "sim1"})}
 	w.a, w.b = open(t, w.m, "sim0"), open(t, w.m, "sim1")

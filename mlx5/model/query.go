@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/abi/request"
@@ -118,7 +119,7 @@ func (p *port) entry(i int) []byte {
 }
 
 func (c *call) queryGIDTable() error {
-	if size, _ := c.Const(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE); size < abi.SizeofUverbsGIDEntry {
+	if size, _ := c.Const(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE); size < abi.SizeofUverbsGIDEntry || size > math.MaxUint16 {
 		return refuse(request.EOPNOTSUPP, "entries of that size are not known")
 	} else if _, err := c.Flags(abi.UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, 0); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 )
 
 // checkSend checks the completion of a request that succeeded.
-func checkSend(t *testing.T, q *pair, op uint8, index uint16, n uint32) cqe {
+func checkSend(t testing.TB, q *pair, op uint8, index uint16, n uint32) cqe {
 	t.Helper()
 	c := q.scq.one()
 	if c.opcode != 0 || c.sendOp != op || c.qpn != q.qpn || c.uidx != q.uidx || c.counter != index || c.bytes != n {
@@ -20,7 +20,7 @@ func checkSend(t *testing.T, q *pair, op uint8, index uint16, n uint32) cqe {
 }
 
 // checkRecv checks the completion of a receive.
-func checkRecv(t *testing.T, q, from *pair, opcode uint8, index uint16, n, imm uint32) cqe {
+func checkRecv(t testing.TB, q, from *pair, opcode uint8, index uint16, n, imm uint32) cqe {
 	t.Helper()
 	c := q.rcq.one()
 	if c.opcode != opcode || c.qpn != q.qpn || c.uidx != q.uidx || c.counter != index || c.bytes != n || c.imm != imm || c.source&0xffffff != from.qpn {
@@ -30,7 +30,7 @@ func checkRecv(t *testing.T, q, from *pair, opcode uint8, index uint16, n, imm u
 }
 
 // checkError checks the completion of a request that failed.
-func checkError(t *testing.T, q *ring, opcode uint8, qpn uint32, index uint16, syndrome, vendor uint8) {
+func checkError(t testing.TB, q *ring, opcode uint8, qpn uint32, index uint16, syndrome, vendor uint8) {
 	t.Helper()
 	c := q.one()
 	if c.opcode != opcode || c.qpn != qpn || c.counter != index || c.syndrome != syndrome || c.vendor != vendor {

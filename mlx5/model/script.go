@@ -301,7 +301,7 @@ func (a *arguments) gid() Action {
 		return g
 	}
 	addr, err := netip.ParseAddr(w)
-	if err != nil || addr.Zone() != "" {
+	if err != nil || addr.Zone() != "" || addr.As16() == [16]byte{} {
 		a.fail(fmt.Errorf("%q is no GID, such as fe80::1 or 10.0.0.1, or none", w))
 		return g
 	}

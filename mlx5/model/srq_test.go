@@ -59,7 +59,7 @@ func (s *shared) recv(segments ...[]byte) (index uint16) {
 		be.PutUint32(b[n+4:], 0x100)
 	}
 	s.posted++
-	be.PutUint32(s.db, uint32(s.posted))
+	store(s.db, uint32(s.posted))
 	return uint16(e)
 }
 
