@@ -108,6 +108,8 @@ func FuzzMiniCQE(f *testing.F) {
 		}
 	}
 	f.Add(make([]byte, 64*entries), byte(1), byte(0))
+	f.Add(make([]byte, 64*entries), byte(32), byte(0))
+	f.Add(bytes.Repeat([]byte{0x0d}, 64*entries), byte(32), byte(8))
 	for _, last := range []byte{0x2c, 0x6c, 0xdc, 0x7c} {
 		b := make([]byte, 64*entries)
 		b[63], b[47] = last, 9
@@ -184,6 +186,9 @@ func FuzzMiniCQE(f *testing.F) {
 			t.Fatalf("%+v, want %+v", a, b)
 		}
 		// Whatever follows, it ends, and gives nothing out twice.
+		if choice&32 != 0 {
+			q.ReturnShared()
+		}
 		n, _ := q.Poll(make([]cq.WC, 3*entries))
 		q.Empty()
 		q.ReturnShared()

@@ -106,7 +106,7 @@ var cqeCases = []struct {
 		outcome{n: 1, wc: cq.WC{ID: 200, QPN: 0x101, Side: cq.RecvSide, Status: cq.StatusGeneral}}},
 	{"failure with a format", completion{opcode: 14, format: 2, uidx: qpOpen, qpn: 0x101, counter: 0xfffe, syndrome: 1, vendor: 2},
 		outcome{n: 1, wc: cq.WC{ID: 200, QPN: 0x101, Side: cq.RecvSide, Status: cq.StatusLocalLength, VendorErr: 2}}},
-	{"protection error of a signature key", completion{opcode: 12, uidx: 0x280000, qpn: 0x101}, outcome{signed: 1}},
+	{"protection error of a signature key, which nobody asked for", completion{opcode: 12, uidx: 0x280000, qpn: 0x101}, outcome{stray: 1}},
 }
 
 func withImm(w cq.WC, v uint32) cq.WC { w.SetImm(v); return w }
@@ -136,30 +136,33 @@ func TestCQE(t *testing.T) {
 	}
 }
 
+// inlineCases are completions that need more than cqeCases.
+var inlineCases = []completion{
+	{opcode: 2, format: 1, uidx: qpOpen, qpn: 0x101, counter: 0xfffe, bytes: 32, data: []byte("thirty-two bytes are in an entry")},
+	{opcode: 2, format: 1, uidx: qpOpen, qpn: 0x101, counter: 0xfffe, bytes: 33, data: []byte("thirty-two bytes are in an entry")},
+	{opcode: 3, format: 1, uidx: qpOpen, qpn: 0x101, counter: 1, bytes: 31, data: []byte("more than the receive has room f")},
+	{opcode: 3, format: 2, uidx: qpSRQ, qpn: 0x106, counter: 5, bytes: 64, data: []byte("sixty-four bytes stand before the completion in the wide entries")},
+	{opcode: 2, format: 2, uidx: qpSRQ, qpn: 0x106, counter: 5, bytes: 65, data: []byte("sixty-four bytes stand before the completion in the wide entries")},
+	{opcode: 2, format: 1, uidx: qpSRQ, qpn: 0x106, counter: 5, bytes: 0},
+	{opcode: 2, format: 1, uidx: qpSRQClosed, qpn: 0x107, counter: 5, bytes: 3},
+	{opcode: 2, format: 1, uidx: qpSRQ, qpn: 0x106, counter: 4, bytes: 3},
+	{opcode: 0, format: 2, sendOpcode: 0x10, uidx: qpOpen, qpn: 0x101, counter: 2, bytes: 50, data: []byte("what a read brought, sixty-four bytes with all that follows ....")},
+	{opcode: 0, format: 1, sendOpcode: 0x12, uidx: qpOpen, qpn: 0x101, counter: 3, bytes: 9999, data: []byte("12345678")},
+	{opcode: 0, format: 1, sendOpcode: 0x11, uidx: qpOpen, qpn: 0x101, counter: 3, bytes: 0, data: []byte("12345678")},
+	{opcode: 0, format: 1, sendOpcode: 0x14, uidx: qpOpen, qpn: 0x101, counter: 3, bytes: 0, data: []byte("12345678")},
+	{opcode: 0, format: 1, sendOpcode: 0x10, uidx: qpOpen, qpn: 0x101, counter: 1, bytes: 4, data: []byte("inside another")},
+	{opcode: 12, format: 2, uidx: qpOpen, qpn: 0x101},
+}
+
 // Every variant against the slow decoder.
 func TestCQEVariants(t *testing.T) {
-	inline := []completion{
-		{opcode: 2, format: 1, uidx: qpOpen, qpn: 0x101, counter: 0xfffe, bytes: 32, data: []byte("thirty-two bytes are in an entry")},
-		{opcode: 2, format: 1, uidx: qpOpen, qpn: 0x101, counter: 0xfffe, bytes: 33, data: []byte("thirty-two bytes are in an entry")},
-		{opcode: 3, format: 1, uidx: qpOpen, qpn: 0x101, counter: 1, bytes: 31, data: []byte("more than the receive has room f")},
-		{opcode: 3, format: 2, uidx: qpSRQ, qpn: 0x106, counter: 5, bytes: 64, data: []byte("sixty-four bytes stand before the completion in the wide entries")},
-		{opcode: 2, format: 2, uidx: qpSRQ, qpn: 0x106, counter: 5, bytes: 65, data: []byte("sixty-four bytes stand before the completion in the wide entries")},
-		{opcode: 2, format: 1, uidx: qpSRQ, qpn: 0x106, counter: 5, bytes: 0},
-		{opcode: 2, format: 1, uidx: qpSRQClosed, qpn: 0x107, counter: 5, bytes: 3},
-		{opcode: 2, format: 1, uidx: qpSRQ, qpn: 0x106, counter: 4, bytes: 3},
-		{opcode: 0, format: 2, sendOpcode: 0x10, uidx: qpOpen, qpn: 0x101, counter: 2, bytes: 50, data: []byte("what a read brought, sixty-four bytes with all that follows ....")},
-		{opcode: 0, format: 1, sendOpcode: 0x12, uidx: qpOpen, qpn: 0x101, counter: 3, bytes: 9999, data: []byte("12345678")},
-		{opcode: 0, format: 1, sendOpcode: 0x11, uidx: qpOpen, qpn: 0x101, counter: 3, bytes: 0, data: []byte("12345678")},
-		{opcode: 0, format: 1, sendOpcode: 0x14, uidx: qpOpen, qpn: 0x101, counter: 3, bytes: 0, data: []byte("12345678")},
-		{opcode: 0, format: 1, sendOpcode: 0x10, uidx: qpOpen, qpn: 0x101, counter: 1, bytes: 4, data: []byte("inside another")},
-		{opcode: 12, format: 2, uidx: qpOpen, qpn: 0x101},
-	}
+	all := inlineCases
 	for _, c := range cqeCases {
-		inline = append(inline, c.c)
+		all = append(all, c.c)
 	}
 	for _, v := range variants() {
 		mem, record := guarded(t, 2*v.size, true), guarded(t, 8, false)
-		for _, c := range inline {
+		for _, c := range all {
 			s := newScene(t, v, mem, record, 1)
 			s.device.add(&c)
 			b := s.device.entry(1)
@@ -210,6 +213,13 @@ func FuzzCQE(f *testing.F) {
 		var b [128]byte
 		c.c.encode(b[:])
 		f.Add(b[:], uint8(i))
+	}
+	for i, c := range inlineCases {
+		var b [128]byte
+		for _, v := range []int{0, 17, 31} {
+			c.encode(b[64*(v&1^1):])
+			f.Add(b[:], uint8(i&^31|v))
+		}
 	}
 	all := variants()
 	narrow, wide, record := guarded(f, 2*64, true), guarded(f, 2*128, true), guarded(f, 8, true)

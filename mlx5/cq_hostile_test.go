@@ -12,7 +12,7 @@ import (
 // a device that may write anything anywhere between two calls. What it does is read
 // from a program of bytes.
 type hostile struct {
-	mems   map[int][]byte // by size of an entry
+	mems   map[int][][]byte // by size of an entry
 	record []byte
 	uar    []byte
 
@@ -27,7 +27,6 @@ type hostile struct {
 	id          uint64
 	told        []completion // what completions of what was posted say
 	accounted   uint32       // entries read
-	swept       int
 }
 
 type hostileRequest struct {
@@ -42,7 +41,10 @@ const hostileEntries = 8
 
 func newHostile(tb testing.TB, high bool) *hostile {
 	return &hostile{
-		mems:   map[int][]byte{64: guarded(tb, hostileEntries*64, high), 128: guarded(tb, hostileEntries*128, high)},
+		mems: map[int][][]byte{
+			64:  {guarded(tb, hostileEntries*64, high), guarded(tb, hostileEntries*32, high), guarded(tb, hostileEntries*64, high)},
+			128: {guarded(tb, hostileEntries*128, high), guarded(tb, hostileEntries*64, high), guarded(tb, hostileEntries*128, high)},
+		},
 		record: guarded(tb, 8, high),
 		uar:    guarded(tb, 4096, high),
 	}
@@ -76,7 +78,7 @@ func (h *hostile) run(t *testing.T, p program) {
 	var numbers cq.Members
 	h.state = cq.State{}
 	var err error
-	h.q, h.device, err = newTestCQ(h.mems[v.size], h.record, v.size, start, func(c *CQConfig) {
+	h.q, h.device, err = newTestCQ(h.mems[v.size][0], h.record, v.size, start, func(c *CQConfig) {
 		c.State, c.UAR, c.Ethernet, c.Timestamps, c.IgnoreOverrun = &h.state, h.uar, v.ethernet, v.stamps, first&0x40 != 0
 		if c.Endpoints = &eps; v.version == 0 {
 			c.Endpoints, c.Numbers = nil, &numbers
@@ -94,7 +96,7 @@ func (h *hostile) run(t *testing.T, p program) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.outstanding, h.told, h.accounted, h.swept = map[uint64]hostileRequest{}, nil, 0, 0
+	h.outstanding, h.told, h.accounted = map[uint64]hostileRequest{}, nil, 0
 	h.srq = newSRQModel(3)
 	h.srq.table.Repost = func(uint16) {}
 	for i := range h.open {
@@ -116,9 +118,12 @@ func (h *hostile) run(t *testing.T, p program) {
 		h.step(t, &p)
 	}
 	for range 3 {
-		h.poll(t, 2*hostileEntries)
+		if first&0x80 == 0 { // else it is closed with what it holds
+			h.poll(t, 2*hostileEntries)
+		}
 	}
 	h.state.Set(cq.Closed)
+	h.q.ReturnShared()
 	h.poll(t, hostileEntries)
 	h.q.ReturnShared()
 	for _, p := range h.open {
@@ -170,12 +175,45 @@ func (h *hostile) step(t *testing.T, p *program) {
 		}
 	case 11:
 		h.q.Empty()
-		if n := h.q.Produced() - h.q.Consumed(); n > hostileEntries {
-			t.Fatalf("%d entries produced and not consumed in a ring of %d", n, hostileEntries)
+		n := h.q.Produced() - h.q.Consumed()
+		if n > h.q.Capacity() {
+			t.Fatalf("%d entries produced and not consumed in a ring of %d", n, h.q.Capacity())
+		}
+		if op&0x10 != 0 {
+			late := h.state.Late.Load()
+			gap := h.q.Sweep(0x11 + uint32(op>>6))
+			if gap > int(n) || h.state.Late.Load()-late != uint64(gap) {
+				t.Fatalf("%d of %d swept, %d late", gap, n, h.state.Late.Load()-late)
+			}
+			h.accounted += uint32(gap)
+		}
+		if op&0x20 != 0 {
+			h.resize(t, h.mems[h.device.size][(op>>4^op>>6)&3%3], op&0x40 != 0)
 		}
 	default:
 		h.poll(t, int(op>>4))
 	}
+}
+
+// resize resizes with a device that may not tell where the old ring ends.
+func (h *hostile) resize(t *testing.T, mem []byte, ends bool) {
+	if &mem[0] == &h.device.mem[0] {
+		return
+	}
+	produced := h.q.Produced()
+	q, err := h.q.Resize(mem, func() error {
+		if ends {
+			h.device.add(&completion{opcode: 5})
+		}
+		return nil
+	})
+	if q == nil || q.Produced()-q.Consumed() > q.Capacity() || err == nil && q.Consumed() != h.q.Consumed() {
+		t.Fatalf("%v, %v: produced %d, then %d", q, err, produced, q.Produced())
+	}
+	h.q = q
+	producer := h.device.producer
+	h.device = newCompleter(mem, h.record, h.device.size)
+	h.device.producer = producer
 }
 
 func (h *hostile) post(op byte) {
@@ -232,8 +270,8 @@ func (h *hostile) poll(t *testing.T, batch int) {
 		}
 	}
 	read := h.q.Consumed() - consumed
-	if read > hostileEntries || !drained && n < len(wcs) && read < hostileEntries {
-		t.Fatalf("%d entries read of %d for %d completions of %d, drained %v", read, hostileEntries, n, len(wcs), drained)
+	if most := h.q.Capacity(); read > most || !drained && n < len(wcs) && read < most {
+		t.Fatalf("%d entries read of %d for %d completions of %d, drained %v", read, most, n, len(wcs), drained)
 	}
 	h.accounted += read
 	if counted := h.state.Stray.Load() + h.state.Late.Load(); counted > uint64(h.accounted) {
@@ -243,7 +281,7 @@ func (h *hostile) poll(t *testing.T, batch int) {
 		t.Fatal("Poll wrote to the ring")
 	}
 	if read > 0 && h.state.Load()&cq.Closed == 0 && !h.q.overrun {
-		big.PutUint32(record, h.q.Consumed()&0xffffff)
+		big.PutUint32(record, h.q.next&0xffffff)
 	}
 	if !bytes.Equal(record, h.record) {
 		t.Fatalf("the record is % x, want % x", h.record, record)
@@ -267,14 +305,17 @@ func TestHostile(t *testing.T) {
 // FuzzCQRing: whatever the device writes between two calls, no request ends that was
 // not posted, none ends twice, and nothing is written or read outside.
 func FuzzCQRing(f *testing.F) {
-	f.Add([]byte{0, 0, 0x00, 0x02, 0, 1, 0, 0, 0, 0xfc})                                                                // a send that ends
-	f.Add([]byte{1, 7, 0x01, 0x02, 0, 3, 0, 0, 0, 0xfc, 0x02, 0, 3})                                                    // a receive that ends twice
-	f.Add([]byte{2, 0xff, 0x80, 0x80, 0x00, 0x02, 2, 0, 0, 0, 0, 0xfc})                                                 // quiet ones before it
-	f.Add([]byte{0x08, 0xfc, 0x21, 0x21, 0x02, 1, 0, 0, 0, 0, 0x2c, 0x02, 0, 0, 0, 0, 0, 0xff})                         // shared ones, in the other order
-	f.Add([]byte{0x11, 0, 0x01, 0x24, 1, 1, 0xfe, 1, 31, 0, 0, 0, 0xfc, 0xd4, 1, 1, 0xfe, 0, 0, 0, 5, 0xf9, 0xfc})      // data in the entry; flushed
-	f.Add([]byte{0x60, 0x80, 0x08, 0xfc, 0xf8, 0xfc, 0x18, 0xfc, 0x0a, 0x1a, 0x3a, 0x0b})                               // pages of one byte
-	f.Add([]byte{0x03, 0, 0x07, 0, 0xff, 0xff, 0xff, 0x0f, 0x05, 9, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0x09, 0x80, 0xff})    // words anywhere
-	f.Add([]byte{0x00, 0, 0x31, 0xe4, 3, 3, 0, 0, 0, 0, 0x22, 0x93, 0xfc, 0xc4, 1, 1, 0, 0, 0, 0, 0, 0, 0x54, 0, 0xfc}) // page fault, signature, resize
+	f.Add([]byte{0, 0, 0x00, 0x02, 0, 1, 0, 0, 0, 0xfc})                                                                                                                            // a send that ends
+	f.Add([]byte{1, 7, 0x01, 0x02, 0, 3, 0, 0, 0, 0xfc, 0x02, 0, 3})                                                                                                                // a receive that ends twice
+	f.Add([]byte{2, 0xff, 0x80, 0x80, 0x00, 0x02, 2, 0, 0, 0, 0, 0xfc})                                                                                                             // quiet ones before it
+	f.Add([]byte{0x08, 0xfc, 0x21, 0x21, 0x02, 1, 0, 0, 0, 0, 0x2c, 0x02, 0, 0, 0, 0, 0, 0xff})                                                                                     // shared ones, in the other order
+	f.Add([]byte{0x11, 0, 0x01, 0x24, 1, 1, 0xfe, 1, 31, 0, 0, 0, 0xfc, 0xd4, 1, 1, 0xfe, 0, 0, 0, 5, 0xf9, 0xfc})                                                                  // data in the entry; flushed
+	f.Add([]byte{0x60, 0x80, 0x08, 0xfc, 0xf8, 0xfc, 0x18, 0xfc, 0x0a, 0x1a, 0x3a, 0x0b})                                                                                           // pages of one byte
+	f.Add([]byte{0x03, 0, 0x07, 0, 0xff, 0xff, 0xff, 0x0f, 0x05, 9, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0x09, 0x80, 0xff})                                                                // words anywhere
+	f.Add([]byte{0x00, 0, 0x31, 0xe4, 3, 3, 0, 0, 0, 0, 0x22, 0x93, 0xfc, 0xc4, 1, 1, 0, 0, 0, 0, 0, 0, 0x54, 0, 0xfc})                                                             // page fault, signature, resize
+	f.Add([]byte{0x01, 0, 0x01, 0x11, 0x02, 0, 0, 0, 0, 0, 0x02, 1, 0, 0, 0, 0, 0x1b, 0x5b, 0xdb, 0xfc, 0x6b, 0x02, 0, 0, 0, 0, 0, 0xfc, 0x2b, 0xfc})                               // sweep, resize
+	f.Add([]byte{0x00, 0x05, 0x21, 0x21, 0x02, 0, 0, 0, 0, 0, 0x02, 1, 0, 0, 0, 0, 0x9b, 0x00, 0x02, 2, 0, 0, 0, 0, 0x6b, 0xfc, 0x02, 2, 0, 0, 0, 0, 0x09, 0xf9})                   // of shared receives
+	f.Add([]byte{0x0c, 0, 0x11, 0x11, 0x11, 0x02, 0, 1, 2, 3, 4, 0x72, 1, 1, 2, 3, 4, 0x32, 2, 1, 2, 3, 4, 0xfc, 0x00, 0x00, 0x00, 0x02, 3, 0, 0, 0, 0, 0x02, 4, 0, 0, 0, 0, 0xfc}) // datagrams
 	low, high := newHostile(f, false), newHostile(f, true)
 	f.Fuzz(func(t *testing.T, p []byte) {
 		if len(p) > 2000 {
