@@ -64,8 +64,8 @@ func (m *Model) resolve(gid [16]byte) (mac [6]byte, err error) {
 	switch p := m.gids[gid]; {
 	case p != nil:
 		return p.mac(), nil
-	case gid[0] == 0xff:
-		return [6]byte{0x33, 0x33, gid[12], gid[13], gid[14], gid[15]}, nil
+	case isGroup(gid):
+		return groupMAC(gid), nil
 	case gid[0] == 0xfe && gid[1]&0xc0 == 0x80:
 		return [6]byte{gid[8] ^ 2, gid[9], gid[10], gid[13], gid[14], gid[15]}, nil
 	}

@@ -65,6 +65,8 @@ func init() {
 		abi.IB_USER_VERBS_CMD_MODIFY_SRQ:                 (*call).modifySRQ,
 		abi.IB_USER_VERBS_CMD_QUERY_SRQ:                  (*call).querySRQ,
 		abi.IB_USER_VERBS_CMD_CREATE_AH:                  (*call).createAH,
+		abi.IB_USER_VERBS_CMD_ATTACH_MCAST:               (*call).attachMulticast,
+		abi.IB_USER_VERBS_CMD_DETACH_MCAST:               (*call).detachMulticast,
 	}
 }
 

@@ -132,9 +132,14 @@ func (c *client) must(what string, err error) {
 // open opens a device with dynamic UARs and makes a PD.
 func open(t testing.TB, m *model.Model, name string) *client {
 	t.Helper()
+	return openWith(t, m, name, nil)
+}
+
+func openWith(t testing.TB, m *model.Model, name string, o *model.OpenOptions) *client {
+	t.Helper()
 	c := &client{t: t, m: m, d: m.Device(name)}
 	var err error
-	c.f, err = c.d.Open(model.Local{}, nil)
+	c.f, err = c.d.Open(model.Local{}, o)
 	c.must("open", err)
 	req := abi.MLX5IBAllocUcontextReqV2{TotalNumBfregs: 16, NumLowLatencyBfregs: 4, MaxCQEVersion: 1, LibCaps: 3}
 	resp := make([]byte, abi.SizeofMLX5IBAllocUcontextResp)

@@ -37,6 +37,9 @@ func (q *qp) datagram(w *wqe) verdict {
 		return fails(syndLocalQPOp, vendor)
 	}
 	q.sendPSN = (q.sendPSN + 1) & psnMask
+	if w.av.dqpn == multicastQPN {
+		return q.multicast(w, source)
+	}
 	r := q.target(&w.av, source)
 	if r == nil {
 		return verdict{}
@@ -88,24 +91,13 @@ func (q *qp) target(a *addressVector, source GID) *qp {
 			return nil
 		}
 	}
-	if to == nil || !to.up || to.d.gone || to.ib != p.ib {
+	if to == nil || to.d.gone {
 		return nil
 	}
-	r := to.d.qps[a.dqpn]
-	if r == nil || r.typ != typeUD || r.port != to || r.state < stateRTR || r.state == stateErr ||
-		!matchKeys(p.pkey(q), to.pkey(r)) {
-		return nil
+	if r := to.d.qps[a.dqpn]; r != nil && r.port == to && q.reaches(r, a) {
+		return r
 	}
-	// A Q_Key with the highest bit set stands for the sender's own.
-	key := a.qkey
-	if key&privateQKey != 0 {
-		key = q.attr.qkey
-	}
-	if key != r.attr.qkey {
-		to.badQKeys++
-		return nil
-	}
-	return r
+	return nil
 }
 
 // arrive puts a datagram into a receive. Without one it is dropped.

@@ -74,6 +74,36 @@ func (d *Device) GUID() uint64 { return d.cfg.GUID }
 // Ports is how many ports there are.
 func (d *Device) Ports() int { return len(d.ports) }
 
+// PortInfo is what a program may see of a port.
+type PortInfo struct {
+	// Up: the cable is in.
+	Up bool
+	// InfiniBand says whether it is InfiniBand, with LID; otherwise RoCE, with MAC.
+	InfiniBand bool
+	LID        uint16
+	MAC        [6]byte
+	// MTU is the active one in bytes.
+	MTU int
+	// GIDs and PKeys are the tables, with empty entries of the first where they are.
+	GIDs  []GID
+	PKeys []uint16
+}
+
+// Port tells of a port, counted from 1. The slices are the caller's.
+func (d *Device) Port(number int) (PortInfo, error) {
+	d.m.enter()
+	defer d.m.leave()
+	p := d.port(uint64(number))
+	if p == nil {
+		return PortInfo{}, fmt.Errorf("model: device %s has no port %d", d.cfg.Name, number)
+	}
+	i := PortInfo{Up: p.up, InfiniBand: p.ib, LID: p.lid, MTU: 128 << p.mtu, GIDs: slices.Clone(p.gids), PKeys: slices.Clone(p.pkeys)}
+	if !p.ib {
+		i.MAC = p.mac()
+	}
+	return i, nil
+}
+
 func (d *Device) port(n uint64) *port {
 	if n == 0 || n > uint64(len(d.ports)) {
 		return nil

@@ -17,6 +17,9 @@ type OpenOptions struct {
 	// Polled: doorbells are seen by looking ([File.Poll]), not told. A second store
 	// to a register may then hide a first one, and the model makes up for it.
 	Polled bool
+	// Privileged: the program has CAP_NET_RAW, without which Q_Keys with the
+	// highest bit set are refused.
+	Privileged bool
 }
 
 // File is an open device file: before GET_CONTEXT nothing but that, afterwards a
@@ -26,6 +29,7 @@ type File struct {
 	dev    *Device
 	mem    Memory
 	polled bool
+	rights bool // Privileged
 	newFD  func(*EventQueue) (int32, error)
 	lastFD int32
 	closed bool
@@ -46,7 +50,7 @@ func (d *Device) Open(mem Memory, o *OpenOptions) (*File, error) {
 	if d.gone {
 		return nil, request.EIO
 	}
-	f := &File{m: d.m, dev: d, mem: mem, polled: o.Polled, newFD: o.NewFD, lastFD: 999, queues: make(map[int32]*EventQueue), uars: make(map[uint32]*uar)}
+	f := &File{m: d.m, dev: d, mem: mem, polled: o.Polled, rights: o.Privileged, newFD: o.NewFD, lastFD: 999, queues: make(map[int32]*EventQueue), uars: make(map[uint32]*uar)}
 	if f.newFD == nil {
 		f.newFD = func(*EventQueue) (int32, error) {
 			f.lastFD++

@@ -60,6 +60,8 @@ type qp struct {
 	state qpState
 	attr  qpAttributes
 	port  *port
+	// groups are the multicast addresses that a UD queue pair listens to.
+	groups [][16]byte
 
 	sendPI, sendCI uint16 // blocks
 	recvPI, recvCI uint16 // receives

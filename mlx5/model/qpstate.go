@@ -131,6 +131,9 @@ func (c *call) modify(m *abi.UverbsModifyQP) error {
 	if m.AttrMask&^uint32(maskKnown) != 0 {
 		return refuse(request.EOPNOTSUPP, "unknown attributes")
 	}
+	if m.AttrMask&maskQKey != 0 && m.QKey&privateQKey != 0 && !c.f.rights {
+		return refuse(request.EPERM, "a Q_Key with the highest bit set needs CAP_NET_RAW")
+	}
 	to := q.state
 	if m.AttrMask&maskState != 0 {
 		to = qpState(m.QPState)

@@ -45,7 +45,7 @@ func (d *Device) attributes() *abi.UverbsExQueryDeviceResp {
 			DeviceCapFlags: capsBadPKey | capsBadQKey | capsPortActive | capsSysImageGUID | capsRCRNRNak | capsSRQResize | capsMemWindow | capsMemMgmt | capsMemWindow2B,
 			MaxSGE:         30, MaxSGERd: 30, MaxCQ: c.MaxCQ, MaxCQE: c.MaxCQE, MaxMR: c.MaxMR, MaxPD: c.MaxPD,
 			MaxQPRdAtom: maxReadDepth, MaxQPInitRdAtom: maxReadDepth, MaxResRdAtom: maxReadDepth * c.MaxQP, AtomicCap: atomicHCA,
-			MaxMW: c.MaxMR, MaxAH: 1<<31 - 1, MaxSRQ: c.MaxSRQ, MaxSRQWR: maxSharedWR, MaxSRQSGE: maxSharedSGE,
+			MaxMW: c.MaxMR, MaxMcastGrp: 1 << 13, MaxMcastQPAttach: 240, MaxTotalMcastQPAttach: 240 << 13, MaxAH: 1<<31 - 1, MaxSRQ: c.MaxSRQ, MaxSRQWR: maxSharedWR, MaxSRQSGE: maxSharedSGE,
 			MaxPKeys: uint16(len(d.ports[0].pkeys)), LocalCAAckDelay: 16, PhysPortCnt: uint8(len(d.ports)),
 		},
 		TimestampMask: 1<<clockBits - 1, HCACoreClock: c.ClockKHz,

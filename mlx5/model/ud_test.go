@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/abi/request"
 	"github.com/goverbs/goverbs/mlx5/model"
 )
 
@@ -221,6 +222,20 @@ func TestDatagramErrors(t *testing.T) {
 	}
 	if _, err := w.a.createAH([16]byte{0x20, 1}, 2); err == nil {
 		t.Error("an address that nobody has was resolved")
+	}
+}
+
+// Q_Keys with the highest bit set are for the privileged.
+func TestPrivilegedQKey(t *testing.T) {
+	m := newModel(t, model.DeviceConfig{Name: "sim0"})
+	for _, privileged := range []bool{false, true} {
+		c := openWith(t, m, "sim0", &model.OpenOptions{Privileged: privileged})
+		q := c.qp(ud, c.cq(8, cqOptions{}), c.cq(8, cqOptions{}), qpOptions{})
+		want := request.EPERM
+		if privileged {
+			want = 0
+		}
+		wantErrno(t, "Q_Key", q.modify(abi.UverbsModifyQP{AttrMask: initMaskUD, QPState: stateInit, PortNum: 1, QKey: 1 << 31}), want)
 	}
 }
 
