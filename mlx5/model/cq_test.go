@@ -180,7 +180,15 @@ func TestResize(t *testing.T) {
 		w.a.must("resize to the same", q.resize(64))
 		post(20)
 		wantErrno(t, "resize below what is there", q.resize(16), request.EINVAL)
-		take(20)
+		take(4)
+		// Sixteen and the entry of the resize are one too many, fifteen are not.
+		wantErrno(t, "resize to what is there", q.resize(16), request.EINVAL)
+		take(1)
+		w.a.must("resize to one more than is there", q.resize(16))
+		take(15)
+		post(16)
+		wantErrno(t, "resize of a full ring", q.resize(64), request.EINVAL)
+		take(16)
 		noViolations(t, w.m)
 	}
 }
@@ -217,6 +225,29 @@ func TestModeration(t *testing.T) {
 		}
 		if got := time.Since(start); got != 100*time.Microsecond {
 			t.Errorf("the event came after %v", got)
+		}
+		// The time counts from the first completion after an event: what was left of
+		// the time before is gone.
+		q.all()
+		q.arm(false)
+		w.qa.post(opNop, signaled, 0)
+		time.Sleep(50 * time.Microsecond)
+		w.qa.post(opNop, signaled, 0)
+		w.qa.post(opNop, signaled, 0)
+		if !q.event() {
+			t.Fatal("no event after three completions")
+		}
+		q.all()
+		q.arm(false)
+		w.qa.post(opNop, signaled, 0)
+		time.Sleep(60 * time.Microsecond)
+		if q.event() {
+			t.Error("an event from the time before")
+		}
+		time.Sleep(40 * time.Microsecond)
+		synctest.Wait()
+		if !q.event() {
+			t.Error("no event after the time")
 		}
 		noViolations(t, w.m)
 	})
