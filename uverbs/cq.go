@@ -22,7 +22,8 @@ type CQ struct {
 	ring    cq.CompletionRing
 	mapping *kernel.Mapping
 	state   cq.State
-	depth   int
+	room    int   // completions that the ring holds; guarded by dev.mu
+	asked   []int // depths that are being changed to; guarded by dev.mu
 
 	channel *Channel    // nil without events
 	own     bool        // channel was made for this queue alone
@@ -135,7 +136,7 @@ func (q *CQ) create(op string, depth, vector int) error {
 		return err
 	}
 	q.handle = uint32(r.result(abi.UVERBS_ATTR_CREATE_CQ_HANDLE))
-	q.depth = int(native.Uint32(cqe))
+	q.room = int(native.Uint32(cqe))
 	mapping, err := d.mapRing(op, resp.MI)
 	if err == nil {
 		var ring *rxe.CQ
@@ -143,7 +144,7 @@ func (q *CQ) create(op string, depth, vector int) error {
 			q.ring, q.mapping = ring, mapping
 			// The ring that is mapped is what can be filled, whatever
 			// the reply says.
-			q.depth = min(q.depth, int(ring.Capacity()))
+			q.room = min(q.room, int(ring.Capacity()))
 			q.prebuildArm()
 			return nil
 		}
@@ -182,7 +183,17 @@ func (q *CQ) Device() *Device { return q.dev }
 func (q *CQ) Depth() int {
 	q.dev.mu.Lock()
 	defer q.dev.mu.Unlock()
-	return q.depth
+	return q.depth()
+}
+
+// depth is how many completions may be claimed: those that the ring holds, and
+// will hold. The device's mu is held.
+func (q *CQ) depth() int {
+	n := q.room
+	for _, asked := range q.asked {
+		n = min(n, asked)
+	}
+	return n
 }
 
 // Poll takes up to len(wcs) completions without waiting and returns how many.

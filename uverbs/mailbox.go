@@ -230,7 +230,7 @@ func (m *mailbox) abandon(q *CQ) error {
 // claimCredits counts n more completions that may be outstanding on the queue.
 // It returns false when they do not fit. The device's mu is held.
 func (q *CQ) claimCredits(n int) bool {
-	if q.committed+n > q.depth {
+	if q.committed+n > q.depth() {
 		return false
 	}
 	q.committed += n

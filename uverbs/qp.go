@@ -275,7 +275,7 @@ func (qp *QP) claim(op string, overrun bool) error {
 			continue
 		}
 		err := fmt.Errorf("goverbs: %s: %s: %w: %s depth asks for %d completions, %d of the CQ's %d are taken: make the CQ deeper, or set AllowOverrun",
-			d.info.Name, op, ErrCQFull, c.side, c.n, c.cq.committed, c.cq.depth)
+			d.info.Name, op, ErrCQFull, c.side, c.n, c.cq.committed, c.cq.depth())
 		for _, done := range all[:i] {
 			done.cq.committed -= done.n
 		}

@@ -28,16 +28,16 @@ type resize struct {
 // more. On soft-RoCE it needs a kernel whose rings can be exchanged without harm:
 // Linux 6.0.3, or one before 5.14.
 func (q *CQ) Resize(ctx context.Context, depth int) error {
-	undo, err := q.claimDepth(depth)
+	done, err := q.claimDepth(depth)
 	if err != nil {
 		return err
 	}
+	defer done()
 	r := resize{depth: depth, done: make(chan error, 1)}
 	m := &q.mailbox
 	m.mu.Lock()
 	if q.state.Load()&cq.Closed != 0 {
 		m.mu.Unlock()
-		undo()
 		return q.closedError()
 	}
 	m.resizes = append(m.resizes, r)
@@ -53,39 +53,32 @@ func (q *CQ) Resize(ctx context.Context, depth int) error {
 		waiting -= len(m.resizes)
 		m.mu.Unlock()
 		if waiting > 0 {
-			undo()
 			return fmt.Errorf("goverbs: %s: resize CQ: %w", q.dev.info.Name, context.Cause(ctx))
 		}
 		err = <-r.done // the poller was faster
-	}
-	if err != nil {
-		undo()
 	}
 	return err
 }
 
 // ResizeOwned is Resize for the goroutine that polls the queue.
 func (q *CQ) ResizeOwned(depth int) error {
-	undo, err := q.claimDepth(depth)
+	done, err := q.claimDepth(depth)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if q.state.Load()&cq.Shared != 0 {
 		q.polling.Lock()
 		defer q.polling.Unlock()
 	}
 	q.mailbox.mu.Lock()
 	defer q.mailbox.mu.Unlock()
-	if err := q.resize(depth); err != nil {
-		undo()
-		return err
-	}
-	return nil
+	return q.resize(depth)
 }
 
 // claimDepth checks that a depth is possible, and lets no queue pair claim more
-// than it from now on. undo takes that back.
-func (q *CQ) claimDepth(depth int) (undo func(), err error) {
+// than it until done is called.
+func (q *CQ) claimDepth(depth int) (done func(), err error) {
 	d := q.dev
 	if depth < 1 || depth > d.attr.MaxCQE {
 		return nil, invalid("resize CQ: depth %d: %s allows 1 to %d", depth, d.info.Name, d.attr.MaxCQE)
@@ -101,12 +94,12 @@ func (q *CQ) claimDepth(depth int) (undo func(), err error) {
 	if err := d.exchangesRings("resize CQ"); err != nil {
 		return nil, err
 	}
-	old := q.depth
-	q.depth = min(q.depth, depth)
+	q.asked = append(q.asked, depth)
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		q.depth = old
+		i := slices.Index(q.asked, depth)
+		q.asked = slices.Delete(q.asked, i, i+1)
 	}, nil
 }
 
@@ -148,11 +141,11 @@ func (q *CQ) resize(depth int) error {
 		q.mailbox.orphans[i].lap = 0
 	}
 	d.mu.Lock()
-	q.depth = min(int(out.CQE), int(ring.Capacity()))
+	q.room = min(int(out.CQE), int(ring.Capacity()))
 	d.mu.Unlock()
-	if err := old.Detach(); err != nil {
-		return &Error{Op: op, Device: d.info.Name, Err: err}
-	}
+	// The queue has its new ring, whatever becomes of the old one: the collector
+	// unmaps it.
+	old.Detach()
 	return nil
 }
 

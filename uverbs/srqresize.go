@@ -134,9 +134,9 @@ func (s *SRQ) claim(op string, depth int) (undo func(), err error) {
 		return func() {}, nil // settle gives back what is too much
 	}
 	for q := range s.claims {
-		if q.committed+depth-was > q.depth {
+		if q.committed+depth-was > q.depth() {
 			return nil, fmt.Errorf("goverbs: %s: %s to %d: %w: that is %d completions more, %d of a CQ's %d are taken: resize the CQ first",
-				d.info.Name, op, depth, ErrCQFull, depth-was, q.committed, q.depth)
+				d.info.Name, op, depth, ErrCQFull, depth-was, q.committed, q.depth())
 		}
 	}
 	s.setClaim(depth)
