@@ -110,7 +110,10 @@ func (c *Channel) take(q *CQ) (bool, error) {
 		}
 		owner.pending++
 		if owner != q {
+			// Whom this wakes may want the event at once.
+			c.mu.Unlock()
 			owner.wakeWaiter()
+			c.mu.Lock()
 		}
 	}
 }
