@@ -44,8 +44,10 @@ func (r *rig) open(events bool) error {
 
 // make makes the objects, up to the first error.
 func (r *rig) make(events bool) (err error) {
-	if r.dev, err = on(r.k).open("rxe0", nil); err != nil {
-		return err
+	if r.dev == nil {
+		if r.dev, err = on(r.k).open("rxe0", nil); err != nil {
+			return err
+		}
 	}
 	if r.pd, err = r.dev.NewPD(); err != nil {
 		return err
