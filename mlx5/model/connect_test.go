@@ -109,3 +109,29 @@ func TestForeignPage(t *testing.T) {
 	w.qa.ring(first)
 	w.qa.scq.one()
 }
+
+// An address that one device gives up another may take, and nobody may take twice.
+func TestGIDMoves(t *testing.T) {
+	w := newTwo(t, rc, cqOptions{}, qpOptions{}, usual)
+	g := model.GID{Addr: w.a.gid(2), Type: model.GIDRoCE2}
+	if w.b.d.SetGID(1, 5, g) == nil {
+		t.Error("two devices have one address")
+	}
+	w.a.must("give up", w.a.d.SetGID(1, 2, model.GID{}))
+	w.a.must("take", w.b.d.SetGID(1, 5, g))
+	w.a.wantAsync(1, 18)
+	w.b.wantAsync(1, 18)
+	mac, err := w.a.createAH(g.Addr, 1)
+	if p, _ := w.b.d.Port(1); err != nil || mac != p.MAC {
+		t.Errorf("MAC %x: %v", mac, err)
+	}
+	for name, err := range map[string]error{
+		"port":  w.a.d.SetGID(2, 0, g),
+		"index": w.a.d.SetGID(1, 256, g),
+		"type":  w.a.d.SetGID(1, 0, model.GID{Addr: [16]byte{1}}),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

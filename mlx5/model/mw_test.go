@@ -15,11 +15,9 @@ func (c *client) mw(typ uint8) (rkey, handle uint32) {
 	return ne.Uint32(b[4:]), ne.Uint32(b)
 }
 
-// bind is a UMR that opens a part of a region through a window.
-func (q *pair) bind(typ uint8, rkey, newKey uint32, r *region, off, n int, access uint8) uint16 {
-	control := make([]byte, 48)
-	context := make([]byte, 64)
-	klm := make([]byte, 64)
+// binding are the segments of a UMR that opens a part of a region through a window.
+func (q *pair) binding(typ uint8, newKey uint32, r *region, off, n int, access uint8) (control, context, klm []byte) {
+	control, context, klm = make([]byte, 48), make([]byte, 64), make([]byte, 64)
 	control[0] = 0xb0
 	mask := uint64(0x203c6041)
 	word := q.qpn<<8 | newKey&0xff
@@ -33,6 +31,12 @@ func (q *pair) bind(typ uint8, rkey, newKey uint32, r *region, off, n int, acces
 	be.PutUint64(context[16:], r.addr+uint64(off))
 	be.PutUint64(context[24:], uint64(n))
 	copy(klm, sge(r, off, n))
+	return control, context, klm
+}
+
+// bind posts it.
+func (q *pair) bind(typ uint8, rkey, newKey uint32, r *region, off, n int, access uint8) uint16 {
+	control, context, klm := q.binding(typ, newKey, r, off, n, access)
 	return q.post(opUMR, signaled, rkey, control, context, klm)
 }
 
@@ -107,6 +111,12 @@ func TestWindowErrors(t *testing.T) {
 		{"bound twice", func(w *two, big *region, rkey uint32) {
 			checkSend(w.a.t, w.qb, opUMR, w.qb.bind(2, rkey, rkey|1, big, 0, 8, umrWrite), 0)
 			w.qb.bind(2, rkey, rkey|2, big, 0, 8, umrWrite)
+		}, false},
+		{"for another queue pair", func(w *two, big *region, rkey uint32) {
+			q := *w.qb
+			q.qpn++
+			control, context, klm := q.binding(2, rkey|1, big, 0, 8, umrWrite)
+			w.qb.post(opUMR, signaled, rkey, control, context, klm)
 		}, false},
 		{"invalidated with an old key", func(w *two, big *region, rkey uint32) {
 			checkSend(w.a.t, w.qb, opUMR, w.qb.bind(2, rkey, rkey|1, big, 0, 8, umrWrite), 0)
