@@ -244,8 +244,9 @@ func FuzzCQE(f *testing.F) {
 		}
 		// The same again ends nothing: what it names has ended. A request that
 		// was reposted is outstanding still.
+		s.scattered = nil
 		s.device.addRaw(raw[128-v.size : 128])
-		if again := s.poll(t); again.n != 0 || again.room != want.room {
+		if again := s.poll(t); again.n != 0 || again.room != want.room || again.scattered != "" {
 			t.Errorf("%v, % x ended twice, then as %+v", v, raw, again)
 		}
 	})

@@ -302,6 +302,32 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// A device that writes as fast as it is polled must not keep Poll from returning.
+func TestPollEndsAfterALap(t *testing.T) {
+	const entries = 4
+	var eps cq.Endpoints
+	var state cq.State
+	polled := 0
+	var d *completer
+	q, d, err := newTestCQ(aligned(entries*64), aligned(8), 64, 1<<32-2, func(c *CQConfig) {
+		c.Endpoints, c.State = &eps, &state
+		c.SignatureError = func(SignatureErrorCQE) {
+			if polled++; polled < 1000 {
+				d.add(&completion{opcode: 12})
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range entries {
+		d.add(&completion{opcode: 12})
+	}
+	if n, drained := q.Poll(make([]cq.WC, 1)); n != 0 || drained || polled != entries {
+		t.Errorf("%d completions, drained %v, %d entries read", n, drained, polled)
+	}
+}
+
 // FuzzCQRing: whatever the device writes between two calls, no request ends that was
 // not posted, none ends twice, and nothing is written or read outside.
 func FuzzCQRing(f *testing.F) {
