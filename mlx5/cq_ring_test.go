@@ -254,7 +254,7 @@ func TestArmOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rounds := uint32(roundsOr(1000))
+	rounds := uint32(roundsOr(100))
 	var seen atomic.Uint32
 	errs := make(chan error, 1)
 	go func() {
