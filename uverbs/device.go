@@ -99,6 +99,11 @@ func (d *Device) Close() error {
 			}
 		}
 	}
+	// What the kernel refused to destroy goes with the file; but that goes only when
+	// none of its rings is mapped any more.
+	for _, c := range d.ofKind(kindSRQ) {
+		c.(*SRQ).drop()
+	}
 	if d.async != nil {
 		d.async.close()
 	}

@@ -279,6 +279,13 @@ func (s *SRQ) free() error {
 	return nil
 }
 
+// drop lets go of the ring of a queue that could not be closed, before its device
+// goes.
+func (s *SRQ) drop() {
+	s.closing.Store(true)
+	s.mapping.Detach()
+}
+
 func (s *SRQ) destroy() error {
 	return s.dev.destroy("destroy SRQ", abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY, s.handle, new(abi.UverbsDestroySRQResp).Bytes())
 }
