@@ -24,6 +24,7 @@ type Device struct {
 	// a program that mixes up its own and its peer's is found out.
 	nextQPN, nextCQN, nextSRQN, nextPDN, nextKey, nextUAR uint32
 	cqs, mrs, pds, srqs                                   uint32 // how many there are
+	broken                                                int    // queue pairs in error
 }
 
 // port is one port.

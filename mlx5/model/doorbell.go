@@ -12,6 +12,7 @@ func (f *File) Ring(page uint32, offset int, value uint64) {
 	defer f.m.leave()
 	if u := f.uar(page); u != nil {
 		f.ring(u, offset, value)
+		f.recheck()
 	}
 }
 
@@ -75,8 +76,9 @@ func (f *File) rung(u *uar, offset int, qpn uint32) *qp {
 
 // Recheck looks at the receive doorbell records of the context's queue pairs that are
 // in error, which have no register: receives that are posted there end as flushed.
-// The device does so on its own, now and then; here whoever posts receives says so,
-// or polls.
+// The device does so on its own, now and then. Here every doorbell and every ioctl of
+// the file looks, so arming before waiting is enough; who only polls the ring says so
+// with this.
 func (f *File) Recheck() {
 	f.m.enter()
 	defer f.m.leave()
@@ -84,6 +86,9 @@ func (f *File) Recheck() {
 }
 
 func (f *File) recheck() {
+	if f.dev.broken == 0 {
+		return
+	}
 	for _, q := range f.dev.pairs() {
 		if q.f == f && q.state == stateErr {
 			q.list()
@@ -122,9 +127,7 @@ func (f *File) Poll(d Doorbells, strict bool) (found bool) {
 		}
 		found = found || rung
 	}
-	if found {
-		f.recheck()
-	}
+	f.recheck()
 	return found
 }
 

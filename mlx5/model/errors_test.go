@@ -128,8 +128,13 @@ func TestRequestErrors(t *testing.T) {
 			i1, i2 := w.qa.post(opSend, 0, 0), w.qa.post(opWrite, signaled, 0, raddr(w.mb, 0), sge(w.ma, 0, 8))
 			checkError(t, w.qa.scq, 13, w.qa.qpn, i1, 0x05, 0xf9)
 			checkError(t, w.qa.scq, 13, w.qa.qpn, i2, 0x05, 0xf9)
+			// Receives have no doorbell: the next one of any kind finds them, or Recheck.
 			r := w.qa.recv(sge(w.ma, 0, 8))
 			w.a.f.Recheck()
+			checkError(t, w.qa.rcq, 14, w.qa.qpn, r, 0x05, 0xf9)
+			r = w.qa.recv(sge(w.ma, 0, 8))
+			w.qa.rcq.none()
+			w.qa.rcq.arm(false)
 			checkError(t, w.qa.rcq, 14, w.qa.qpn, r, 0x05, 0xf9)
 		})
 	}

@@ -134,6 +134,7 @@ func (f *File) ioctl(mem request.Memory, addr uint64) error {
 	if f.ctx == nil && id != getContext && id != invokeWrite {
 		return request.EINVAL
 	}
+	f.recheck()
 	if err = methods[id](c); err == nil {
 		err = r.Finish()
 	}

@@ -96,8 +96,7 @@ func (*qp) inUse() bool { return false }
 func (*qp) rank() int   { return rankQP }
 
 func (q *qp) end() {
-	q.stopTimer()
-	q.state = stateReset
+	q.enter(stateReset)
 	delete(q.d.qps, q.qpn)
 	q.f.asyncQueue(q.asyncFile).forget(&q.async)
 	q.pd.users--

@@ -251,6 +251,11 @@ func (q *qp) set(m *abi.UverbsModifyQP) {
 // enter takes the queue pair to a state.
 func (q *qp) enter(to qpState) {
 	from := q.state
+	if from != to && to == stateErr {
+		q.d.broken++
+	} else if from == stateErr && to != stateErr {
+		q.d.broken--
+	}
 	q.state = to
 	switch {
 	case to == stateReset:

@@ -76,6 +76,7 @@ func TestScriptErrors(t *testing.T) {
 		"ioctl: refuse EWHAT":                   "no errno",
 		"time 1s device=sim0: port 1 sideways":  "up or down",
 		"time 1s device=sim0: gid 1 1 x roce2":  "no GID",
+		"time 1s device=sim0: gid 1 1 :: roce2": "no GID",
 		"time 1s device=sim0: gid 1 1 ::1 roce": "no type of GID",
 		"time soon device=sim0: fatal":          "no time",
 		": drop":                                "nothing says where",
