@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"syscall"
@@ -413,6 +414,39 @@ func TestBug42ErrorEndsAll(t *testing.T) {
 	if err := qps[0].Drain(ctx, func(w WC) { t.Errorf("drained %+v", w) }); err != nil {
 		t.Error(err)
 	}
+}
+
+// The same where the device does not look at the queue of a queue pair any more once
+// it has failed, as soft-RoCE of Linux 5.10 does not: a drain ends what is there.
+func TestBug42FailedQueueIsNotLookedAt(t *testing.T) {
+	r := newRig(t, false)
+	if err := r.a.Modify(StateErr); err != nil {
+		t.Fatal(err)
+	}
+	r.dev.bell.Store(bellWrite)
+	r.dev.file = silentFile{r.dev.file}
+	for i := range uint64(6) {
+		flags := []SendFlags{}
+		if i%2 == 1 {
+			flags = append(flags, Unsignaled)
+		}
+		r.a.SendQueue().Write(i, r.peer.Regions[0].At(0), r.mr.Span(0, 8), flags...)
+	}
+	if err := r.a.SendQueue().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	e := newEnds(t)
+	if err := r.a.Drain(ctx, func(w WC) {
+		if w.Status != StatusFlushed || w.Flags != FlagSynthetic {
+			t.Errorf("%+v", w)
+		}
+		e.add(w)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	e.want(6, 0)
 }
 
 // A recovery from an error set back one of two counters and not the other: from then

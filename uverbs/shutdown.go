@@ -133,15 +133,27 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 		return fail(err)
 	}
 	// Quiet sends at the end of the queue have nobody to report them. That
-	// the device is done with the ring says that they were carried out.
-	if err := wait(func() bool { return qp.sq.requests.Idle() || qp.sq.ring.Empty() }, nil); err != nil {
+	// the device is done with the ring says that they were carried out. It is
+	// never done where it does not look at the ring of a queue pair that has
+	// failed, as soft-RoCE of Linux 5.10.
+	failed, since, left := false, time.Now(), qp.sq.requests.Vacant()
+	if err := wait(func() bool { return qp.sq.requests.Idle() || qp.sq.ring.Empty() }, func() bool {
+		if now := qp.sq.requests.Vacant(); now != left {
+			since, left = time.Now(), now
+		}
+		if time.Since(since) > flushGrace {
+			s, err := qp.QueryState()
+			failed, since = err == nil && s == StateErr, time.Now()
+		}
+		return failed
+	}); err != nil {
 		return fail(err)
 	}
-	carried = true
+	carried = !failed
 	for _, to := range []QPState{StateErr, StateReset} {
 		if to == StateReset {
 			qp.modify.Lock()
-			qp.carried = true
+			qp.carried = carried
 			qp.modify.Unlock()
 		}
 		if qp.State() == StateReset {
