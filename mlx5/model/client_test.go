@@ -3,6 +3,7 @@ package model_test
 import (
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/goverbs/goverbs/abi"
@@ -73,14 +74,15 @@ func ioctl(f *model.File, object, method uint16, attrs ...attr) error {
 			copy(r[8:16], a.in)
 			continue
 		case a.kind == kindIn:
-			copies[i] = append(pages(len(a.in))[:0], a.in...)
+			copies[i] = append(onHeap(len(a.in))[:0], a.in...)
 		default:
-			copies[i] = pages(max(1, len(a.out)))[:len(a.out)]
+			copies[i] = onHeap(max(1, len(a.out)))[:len(a.out)]
 		}
 		ne.PutUint16(r[2:], uint16(len(copies[i])))
 		ne.PutUint64(r[8:], at(copies[i]))
 	}
 	err := f.Ioctl(b)
+	runtime.KeepAlive(copies)
 	for i, a := range attrs {
 		switch {
 		case a.kind == kindOut:
@@ -137,9 +139,14 @@ func open(t testing.TB, m *model.Model, name string) *client {
 
 func openWith(t testing.TB, m *model.Model, name string, o *model.OpenOptions) *client {
 	t.Helper()
+	return openIn(t, m, name, model.Local{}, o)
+}
+
+func openIn(t testing.TB, m *model.Model, name string, mem model.Memory, o *model.OpenOptions) *client {
+	t.Helper()
 	c := &client{t: t, m: m, d: m.Device(name)}
 	var err error
-	c.f, err = c.d.Open(model.Local{}, o)
+	c.f, err = c.d.Open(mem, o)
 	c.must("open", err)
 	req := abi.MLX5IBAllocUcontextReqV2{TotalNumBfregs: 16, NumLowLatencyBfregs: 4, MaxCQEVersion: 1, LibCaps: 3}
 	resp := make([]byte, abi.SizeofMLX5IBAllocUcontextResp)
@@ -204,7 +211,7 @@ func (c *client) mr(n int, access uint32) *region {
 
 func (c *client) mrIn(pd uint32, n int, access uint32) *region {
 	c.t.Helper()
-	r := &region{b: pages(n)}
+	r := &region{b: pages(c.t, n)}
 	r.addr = at(r.b)
 	q := abi.UverbsRegMR{Start: r.addr, Length: uint64(n), HCAVA: r.addr, PDHandle: pd, AccessFlags: access}
 	var resp abi.UverbsRegMRResp
@@ -240,8 +247,8 @@ type ring struct {
 	serial  uint32
 }
 
-func newRing(n, size uint32) []byte {
-	b := pages(int(n * size))
+func newRing(t testing.TB, n, size uint32) []byte {
+	b := pages(t, int(n*size))
 	for i := range n {
 		b[(i+1)*size-1] = 0xf0
 	}
@@ -250,11 +257,11 @@ func newRing(n, size uint32) []byte {
 
 func (c *client) cq(n uint32, o cqOptions) *ring {
 	c.t.Helper()
-	q := &ring{c: c, n: n, size: 64, db: pages(64), user: 0xc0ffee00 + uint64(n)}
+	q := &ring{c: c, n: n, size: 64, db: pages(c.t, 64), user: 0xc0ffee00 + uint64(n)}
 	if o.size != 0 {
 		q.size = o.size
 	}
-	q.b = newRing(n, q.size)
+	q.b = newRing(c.t, n, q.size)
 	if o.dirty {
 		clear(q.b)
 	}

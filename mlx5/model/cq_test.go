@@ -119,7 +119,7 @@ func TestIgnoreOverrun(t *testing.T) {
 }
 
 func (q *ring) resize(n uint32) error {
-	b := newRing(n, q.size)
+	b := newRing(q.c.t, n, q.size)
 	r := abi.UverbsResizeCQ{CQHandle: q.handle, CQE: n - 1}
 	u := abi.MLX5IBResizeCQ{BufAddr: at(b), CQESize: uint16(q.size)}
 	err := ioctl(q.c.f, 0, 0, write(abi.IB_USER_VERBS_CMD_RESIZE_CQ, core(r.Bytes()), coreOut(make([]byte, 8)), uhw(u.Bytes()))...)
@@ -259,7 +259,7 @@ func TestTimestamps(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(t, model.DeviceConfig{Name: "sim0", ClockKHz: khz})
 			c := open(t, m, "sim0")
-			page := pages(4096)
+			page := pages(t, 4096)
 			if _, err := c.f.Map(7<<8<<12, 4096, true); err == nil {
 				t.Error("the clock page can be mapped for writing")
 			}

@@ -74,7 +74,7 @@ func TestGetContext(t *testing.T) {
 func TestCreateRefusals(t *testing.T) {
 	m := newModel(t, model.DeviceConfig{Name: "sim0"})
 	c := open(t, m, "sim0")
-	buf, db := newRing(16, 64), pages(64)
+	buf, db := newRing(t, 16, 64), pages(t, 64)
 	createCQ := func(edit func(u *abi.MLX5IBCreateCQ) (cqe, vector uint32)) error {
 		u := abi.MLX5IBCreateCQ{BufAddr: at(buf), DBAddr: at(db), CQESize: 64, Flags: 2, UARPageIndex: uint16(c.ncID)}
 		cqe, vector := edit(&u)
@@ -105,7 +105,7 @@ func TestCreateRefusals(t *testing.T) {
 	}
 
 	cq := c.cq(16, cqOptions{})
-	wq := pages(1 << 14)
+	wq := pages(t, 1<<14)
 	createQP := func(edit func(u *abi.MLX5IBCreateQP, caps *abi.UverbsQPCap, typ *uint64)) error {
 		u := abi.MLX5IBCreateQP{BufAddr: at(wq), DBAddr: at(db), SQWQECount: 64, RQWQECount: 16, RQWQEShift: 6, Flags: 1024, Uidx: 5000, BfregIndex: c.ncID}
 		caps, typ := abi.UverbsQPCap{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 1, MaxRecvSGE: 1}, uint64(rc)

@@ -2,21 +2,31 @@ package model_test
 
 import (
 	"encoding/binary"
+	"runtime"
 	"sync/atomic"
+	"testing"
 	"unsafe"
 )
 
-// pages makes n zeroed bytes that begin at a page. They are in the Go heap, where
-// the race detector sees what both sides do with them.
-func pages(n int) []byte {
+// pages makes n zeroed bytes that begin at a page and live as long as the test: the device
+// knows their address and nothing more. They are in the Go heap, where the race detector
+// sees what both sides do with them.
+func pages(t testing.TB, n int) []byte {
 	const size = 4096
 	b := make([]byte, n+size)
 	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & (size - 1)
-	kept = b // so that it is on the heap
+	t.Cleanup(func() { runtime.KeepAlive(b) })
 	return b[skip : skip+n : skip+n]
 }
 
-var kept []byte
+// onHeap makes n bytes that are not on a stack, which moves when it grows.
+func onHeap(n int) []byte {
+	b := make([]byte, n)
+	escaped.Store(&b)
+	return b
+}
+
+var escaped atomic.Pointer[[]byte]
 
 // at is the address of b.
 func at(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

@@ -48,7 +48,7 @@ type pair struct {
 
 func (c *client) qp(typ uint64, scq, rcq *ring, o qpOptions) *pair {
 	c.t.Helper()
-	q := &pair{c: c, typ: typ, db: pages(64), blocks: 64, receives: 16, shift: 6, scq: scq, rcq: rcq, uidx: c.uidx, user: 0x99000000 + uint64(c.uidx), page: c.ncID, register: 0x800}
+	q := &pair{c: c, typ: typ, db: pages(c.t, 64), blocks: 64, receives: 16, shift: 6, scq: scq, rcq: rcq, uidx: c.uidx, user: 0x99000000 + uint64(c.uidx), page: c.ncID, register: 0x800}
 	c.uidx++
 	if o.blocks != 0 {
 		q.blocks, q.receives, q.shift = o.blocks, o.receives, o.shift
@@ -56,7 +56,7 @@ func (c *client) qp(typ uint64, scq, rcq *ring, o qpOptions) *pair {
 	if o.srq != nil {
 		q.receives = 0
 	}
-	q.b = pages(int(q.receives<<q.shift + q.blocks*64))
+	q.b = pages(c.t, int(q.receives<<q.shift+q.blocks*64))
 	u := abi.MLX5IBCreateQP{
 		BufAddr: at(q.b), DBAddr: at(q.db), SQWQECount: q.blocks, RQWQECount: q.receives, RQWQEShift: q.shift,
 		Flags: abi.MLX5_QP_FLAG_UAR_PAGE_INDEX | o.flags, Uidx: q.uidx, BfregIndex: c.ncID,

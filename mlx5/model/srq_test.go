@@ -24,7 +24,7 @@ const sharedStride = 64
 // Entry i is followed by (i*5+3)%n: the order is the list's, not the memory's.
 func (c *client) srq(n uint32) *shared {
 	c.t.Helper()
-	s := &shared{c: c, b: pages(int(n * sharedStride)), db: pages(8), entries: n, user: 0x5a5a}
+	s := &shared{c: c, b: pages(c.t, int(n*sharedStride)), db: pages(c.t, 8), entries: n, user: 0x5a5a}
 	u := abi.MLX5IBCreateSRQ{BufAddr: at(s.b), DBAddr: at(s.db)}
 	var h uint64
 	number := make([]byte, 4)
