@@ -24,9 +24,11 @@ type Requests struct {
 	qpn   uint32
 	depth uint32
 	side  Side
+	_     [7]byte
 
 	// What the poster writes is on lines of its own: the first for every
-	// request, the second for every batch.
+	// request, the second for every batch. A line between keeps apart what
+	// machines load in pairs.
 	_          [64]byte
 	staged     uint32 // next number to stage; tail once committed
 	unsignaled uint32 // how many staged in a row will not complete by themselves

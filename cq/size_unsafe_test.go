@@ -29,3 +29,22 @@ func TestSlotLikeWC(t *testing.T) {
 		}
 	}
 }
+
+// What the poller looks at is on one cache line, and what the poster writes is not on
+// that, nor on the one beside it.
+func TestRequestsOnLines(t *testing.T) {
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		return // 32-bit machines have it closer together
+	}
+	var r Requests
+	const line = 64
+	if n := unsafe.Sizeof(r); n != 4*line {
+		t.Errorf("a table takes %d bytes: objects of that size do not begin with a line", n)
+	}
+	if end := unsafe.Offsetof(r.side); end >= line {
+		t.Errorf("the poller's part reaches to %d", end)
+	}
+	if a, b := unsafe.Offsetof(r.staged), unsafe.Offsetof(r.tail); a != 2*line || b != 3*line {
+		t.Errorf("the poster's parts are at %d and %d", a, b)
+	}
+}

@@ -15,11 +15,12 @@ var hot = map[string][]string{
 	"mlx5.scan":     {},
 	"mlx5.sends":    {},
 	"mlx5.receives": {},
-	"mlx5.run":      {"mlx5.sends", "mlx5.receives", "mlx5.run"}, // one for each size of entries
-	"mlx5.(*CQ).bodies": {
-		"mlx5.run",
+	"mlx5.bodies": {
+		"mlx5.sends", "mlx5.receives",
 		"mlx5.(*CQ).slowly", // failures, what is out of order, what is dropped
+		"mlx5.bodies",       // one for each kind of queue
 	},
+	"mlx5.(*CQ).bodies":     {"mlx5.bodies", "mlx5.(*CQ).slowly"},
 	"mlx5.(*consumer).scan": {"mlx5.scan"},
 	"mlx5.(*CQ).Poll":       {"mlx5.(*consumer).scan", "mlx5.(*CQ).bodies"},
 	"mlx5.(*consumer).give": {},

@@ -117,24 +117,19 @@ func (c *CQConfig) parts() (consumer, decoder, *arm, error) {
 func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 	next := q.next
 	lap := next + q.Capacity()
-	for n < len(wcs) && next != lap {
+	for n < len(wcs) && next != lap && q.owned(next) {
 		// First the owner words, so that the loads of entries that are not in
 		// the cache overlap, then the bodies.
-		want := min(uint32(len(wcs)-n), lap-next, q.ring.straight(next))
-		there := q.scan(next, want)
-		if there > 0 {
-			mmio.ReadBarrier()
-			n = q.bodies(next, there, wcs, n)
-			next += there
+		there := uint32(1)
+		if want := min(uint32(len(wcs)-n), lap-next, q.ring.straight(next)); want > 1 {
+			// A device that takes back what it wrote could make it none.
+			there = max(q.scan(next, want), 1)
 		}
-		if there < want {
-			drained = true
-			break
-		}
+		mmio.ReadBarrier()
+		n = q.bodies(next, there, wcs, n)
+		next += there
 	}
-	if !drained {
-		drained = !q.owned(next)
-	}
+	drained = !q.owned(next)
 	if next != q.next {
 		q.give(next)
 	}

@@ -19,20 +19,63 @@ const (
 )
 
 // bodies decodes count entries from index next on, all of which are software's and
-// follow one another in memory, behind the first n completions in wcs. There is
-// room for all. It returns how many completions there are then.
+// follow one another in memory, behind the first n completions in wcs. There is one
+// at least, and room for all. It returns how many completions there are then.
 func (q *CQ) bodies(next, count uint32, wcs []cq.WC, n int) int {
-	if q.decode.endpoints == nil {
+	switch {
+	case q.decode.endpoints == nil:
 		return q.slowly(next, count, wcs, n)
+	case q.ring.stride == 64 && q.decode.stampMask == 0:
+		return bodies[[64]byte, plain](q, next, count, wcs, n)
+	case q.ring.stride == 64:
+		return bodies[[64]byte, stamped](q, next, count, wcs, n)
+	case q.decode.stampMask == 0:
+		return bodies[[128]byte, plain](q, next, count, wcs, n)
 	}
+	return bodies[[128]byte, stamped](q, next, count, wcs, n)
+}
+
+// Type parameters choose what is the same for all completions of a queue or a run:
+// the compiler makes a function for each, in which they are constants, as lengths of
+// arrays. stamps are whether completions have a time stamp.
+type stamps interface{ plain | stamped }
+
+type (
+	plain   [0]byte
+	stamped [1]byte
+)
+
+// receiveKind is the opcode of a receive.
+type receiveKind interface {
+	[cqeWriteImm]byte | [cqeSend]byte | [cqeSendImm]byte
+}
+
+// origin is the lowest bits of the Key of a queue: they say whether completions have
+// to tell where a message came from.
+type origin interface{ messages | datagrams }
+
+type (
+	messages  [0]byte
+	datagrams [cq.KeyDatagram]byte
+)
+
+func bodies[E entrySize, T stamps](q *CQ, next, count uint32, wcs []cq.WC, n int) int {
 	view := q.decode.endpoints.View()
-	for count > 0 {
-		var left uint32
-		e, w := q.ring.entry(next), &wcs[n : n+int(count)][0]
-		if q.ring.stride == 64 {
-			left = run[[64]byte](q, e, w, count, view)
-		} else {
-			left = run[[128]byte](q, e, w, count, view)
+	for {
+		e, w, left := q.ring.entry(next), &wcs[n], count
+		switch e.kind() {
+		case cqeRequester << 4:
+			left = sends[E, T](q, e, w, left, view)
+		case cqeSend << 4:
+			if left = receives[E, T, [cqeSend]byte, messages](q, e, w, left, view); left == count {
+				left = receives[E, T, [cqeSend]byte, datagrams](q, e, w, left, view)
+			}
+		case cqeSendImm << 4:
+			if left = receives[E, T, [cqeSendImm]byte, messages](q, e, w, left, view); left == count {
+				left = receives[E, T, [cqeSendImm]byte, datagrams](q, e, w, left, view)
+			}
+		case cqeWriteImm << 4:
+			left = receives[E, T, [cqeWriteImm]byte, messages](q, e, w, left, view)
 		}
 		done := count - left
 		n += int(done)
@@ -40,33 +83,10 @@ func (q *CQ) bodies(next, count uint32, wcs []cq.WC, n int) int {
 			n, done = q.slowly(next, 1, wcs, n), 1
 		}
 		next += done
-		count -= done
-	}
-	return n
-}
-
-// run decodes entries from e on, left of them, which are software's and follow one
-// another in memory, to w and after it. There is one at least. It stops where it
-// wants to, maybe at once, and returns how many are left then.
-func run[E entrySize](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView) uint32 {
-	var now uint32
-	switch e.kind() {
-	case cqeRequester << 4:
-		return sends[E](q, e, w, left, view)
-	case cqeSend << 4:
-		if now = receives[E, [cqeSend]byte, messages](q, e, w, left, view); now == left {
-			now = receives[E, [cqeSend]byte, datagrams](q, e, w, left, view)
+		if count -= done; count == 0 {
+			return n
 		}
-		return now
-	case cqeSendImm << 4:
-		if now = receives[E, [cqeSendImm]byte, messages](q, e, w, left, view); now == left {
-			now = receives[E, [cqeSendImm]byte, datagrams](q, e, w, left, view)
-		}
-		return now
-	case cqeWriteImm << 4:
-		return receives[E, [cqeWriteImm]byte, messages](q, e, w, left, view)
 	}
-	return left
 }
 
 // slowly is bodies for all kinds of entries.
@@ -79,13 +99,15 @@ func (q *CQ) slowly(next, count uint32, wcs []cq.WC, n int) int {
 	return n
 }
 
-// sends is run for successes of the oldest requests of send queues. It stops at the
-// first entry that is none.
-func sends[E entrySize](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView) uint32 {
+// sends decodes entries from e on, left of them, which are software's and follow one
+// another in memory, to w and after it, where there is room. There is one at least.
+// It stops at the first that is not the success of the oldest request of a send
+// queue, and returns how many are left then.
+func sends[E entrySize, T stamps](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView) uint32 {
 	var r *cq.Requests
 	var s *cq.Slot
 	var index, head uint32
-	var key uint64
+	var key, stamp uint64
 	for {
 		if index = fromBE32(e.index()); view.Past(index) {
 			return left
@@ -97,7 +119,10 @@ func sends[E entrySize](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointVi
 			if s, key = r.Front(head), r.Key(); (e.tail()^s.Expected()^key)&sameMask != 0 {
 				return left
 			}
-			s.Sent(w, key, e.timestamp.Uint64()&q.decode.stampMask)
+			if stamp = 0; len(*new(T)) != 0 {
+				stamp = e.timestamp.Uint64()
+			}
+			s.Sent(w, key, stamp)
 			if r.Pop(head); left == 1 {
 				return 0
 			}
@@ -108,28 +133,13 @@ func sends[E entrySize](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointVi
 	}
 }
 
-// receiveKind is the opcode of a receive, as a size, to make it a constant in
-// functions that have it as a type parameter.
-type receiveKind interface {
-	[cqeWriteImm]byte | [cqeSend]byte | [cqeSendImm]byte
-}
-
-// origin is, likewise, the lowest bits of the Key of a queue: they say whether
-// completions have to tell where a message came from.
-type origin interface{ messages | datagrams }
-
-type (
-	messages  [0]byte
-	datagrams [cq.KeyDatagram]byte
-)
-
 // receives is sends for receive queues, and entries of one kind and origin.
-func receives[E entrySize, K receiveKind, O origin](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView) uint32 {
+func receives[E entrySize, T stamps, K receiveKind, O origin](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView) uint32 {
 	kind, from := uint64(len(*new(K))), uint64(len(*new(O)))
 	var r *cq.Requests
 	var s *cq.Slot
 	var index, head uint32
-	var key, message uint64
+	var key, stamp, message uint64
 	for {
 		if index = fromBE32(e.index()); view.Past(index) {
 			return left
@@ -142,9 +152,11 @@ func receives[E entrySize, K receiveKind, O origin](q *CQ, e *cqe, w *cq.WC, lef
 				return left
 			}
 			key ^= from
-			message = uint64(e.byteCount.Uint32())
-			if kind != cqeWriteImm {
-				message = r.Kind() | min(message, uint64(s.Bytes()))
+			if message = uint64(e.byteCount.Uint32()); kind != cqeWriteImm {
+				if message > uint64(s.Bytes()) {
+					return left // longer than it can be
+				}
+				message |= r.Kind()
 			} else {
 				message |= r.Kind() ^ uint64(cq.OpRecv^cq.OpRecvWriteImm)<<40
 			}
@@ -152,7 +164,10 @@ func receives[E entrySize, K receiveKind, O origin](q *CQ, e *cqe, w *cq.WC, lef
 				message |= uint64(cq.FlagImm) << 32
 				key |= uint64(e.imm.Uint32())
 			}
-			s.Received(w, key, e.timestamp.Uint64()&q.decode.stampMask, message)
+			if stamp = 0; len(*new(T)) != 0 {
+				stamp = e.timestamp.Uint64()
+			}
+			s.Received(w, key, stamp, message)
 			if from != 0 {
 				flags := e.flagsRQPN.Uint32()
 				w.SrcQPN = flags & low24

@@ -77,8 +77,8 @@ func (r *cqRing) entry(i uint32) *cqe {
 // straight is how many entries from index i on follow one another in memory.
 func (r *cqRing) straight(i uint32) uint32 { return r.mask + 1 - i&r.mask }
 
-// entrySize makes the distance of two entries a constant in functions that have it
-// as a type parameter, of which the compiler makes one for each size.
+// entrySize is the distance of two entries, for functions that have it as a type
+// parameter.
 type entrySize interface{ [64]byte | [128]byte }
 
 // nextEntry is the CQE that follows e in memory. It is not for the last of the
