@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/poll"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -312,42 +311,5 @@ func TestGuestEvents(t *testing.T) {
 				t.Errorf("a wait without traffic: %d, %v", n, err)
 			}
 		})
-	}
-}
-
-// Errors reach the program with the request's own id and side.
-func TestGuestErrors(t *testing.T) {
-	p := newPair(t, false)
-	sq := p.a.SendQueue()
-	bad := p.peer.Regions[0]
-	bad.RKey ^= 0x5500
-	sq.Write(11, bad.At(0), p.mr.Span(0, 64))
-	sq.Write(12, p.peer.Regions[0].At(0), p.mr.Span(0, 64), uverbs.Unsignaled)
-	p.a.RecvQueue().Recv(13, p.mr.Span(0, 64))
-	if err := p.a.RecvQueue().Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := sq.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	got := map[uint64]uverbs.WC{}
-	for _, w := range p.wait(t, 3) {
-		got[w.ID] = w
-	}
-	want := map[uint64]uverbs.WC{
-		11: {ID: 11, QPN: p.a.QPN(), Status: uverbs.StatusRemoteAccess},
-		12: {ID: 12, QPN: p.a.QPN(), Status: uverbs.StatusFlushed},
-		13: {ID: 13, QPN: p.a.QPN(), Status: uverbs.StatusFlushed, Side: uverbs.RecvSide},
-	}
-	for id, w := range want {
-		if got[id] != w {
-			t.Errorf("request %d ended as %+v, want %+v", id, got[id], w)
-		}
-	}
-	if s, err := p.a.QueryState(); err != nil || s != uverbs.StateErr {
-		t.Errorf("state %v, %v, want ERR", s, err)
-	}
-	if err := func() error { w := got[11]; return w.Err() }(); !errors.Is(err, cq.StatusRemoteAccess) {
-		t.Errorf("error %v", err)
 	}
 }
