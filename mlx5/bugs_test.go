@@ -354,21 +354,20 @@ func TestBug39PlainDecoderRefusesBlocks(t *testing.T) {
 func TestBug40NothingElseOnError(t *testing.T) {
 	rubbish := completion{bytes: 32659, imm: 32656, source: 0x3fffffff, slid: 5, vlan: 6, headers: 7, hwSyndrome: 8, hwType: 9, signature: 10, sendOpcode: 0xee, vendor: 0x81, x: 0xff}
 	for syndrome := range 256 {
-		for _, v := range []variant{{64, 1, false, true, false}, {128, 0, true, true, false}} {
-			for at, r := range map[place]cq.WC{
-				{0x101, cq.SendSide, 0xfffe}: {ID: 100},
-				{0x101, cq.RecvSide, 0xfffe}: {ID: 200, Side: cq.RecvSide},
-				{0x105, cq.RecvSide, 0}:      {ID: 300, Side: cq.RecvSide},
-				{0x106, cq.RecvSide, 5}:      {ID: 500, Side: cq.RecvSide},
-			} {
-				s := newScene(t, v, aligned(2*v.size), aligned(8), 0)
-				c := rubbish
-				c.opcode, c.uidx, c.qpn, c.counter, c.syndrome = 13+byte(at.side), at.qpn-qpBase, at.qpn, at.pos, byte(syndrome)
-				s.device.add(&c)
-				r.QPN, r.VendorErr, r.Status = at.qpn, 0x81, Syndrome(syndrome).Status()
-				if o := s.poll(t); o.n != 1 || o.wc != r || r.Status == cq.StatusSuccess {
-					t.Fatalf("syndrome %#x: %+v, want %+v", syndrome, o, r)
-				}
+		v := []variant{{64, 1, false, true, false}, {128, 0, true, true, false}}[syndrome&1]
+		for at, r := range map[place]cq.WC{
+			{0x101, cq.SendSide, 0xfffe}: {ID: 100},
+			{0x101, cq.RecvSide, 0xfffe}: {ID: 200, Side: cq.RecvSide},
+			{0x105, cq.RecvSide, 0}:      {ID: 300, Side: cq.RecvSide},
+			{0x106, cq.RecvSide, 5}:      {ID: 500, Side: cq.RecvSide},
+		} {
+			s := newScene(t, v, aligned(2*v.size), aligned(8), 0)
+			c := rubbish
+			c.opcode, c.uidx, c.qpn, c.counter, c.syndrome = 13+byte(at.side), at.qpn-qpBase, at.qpn, at.pos, byte(syndrome)
+			s.device.add(&c)
+			r.QPN, r.VendorErr, r.Status = at.qpn, 0x81, Syndrome(syndrome).Status()
+			if o := s.poll(t); o.n != 1 || o.wc != r || r.Status == cq.StatusSuccess {
+				t.Fatalf("syndrome %#x: %+v, want %+v", syndrome, o, r)
 			}
 		}
 	}

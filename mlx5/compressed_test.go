@@ -137,7 +137,8 @@ func compressedModel(t *testing.T, enhanced bool, entries int, v variant, start 
 	var ring []cq.WC
 	id, read := uint64(0), start
 	wcs := make([]cq.WC, 70)
-	for step := range 2000 {
+	steps := roundsOr(min(2000, modelSteps()))
+	for step := range steps {
 		for range rng.IntN(3) {
 			used, err := d.used()
 			if err != nil || int(used) != len(ring) {
@@ -213,7 +214,7 @@ func compressedModel(t *testing.T, enhanced bool, entries int, v variant, start 
 	if s := state.Stray.Load(); s != 0 {
 		t.Errorf("%d stray", s)
 	}
-	if laps := (read - start) / uint32(entries); laps < 3 || enhanced && entries == 2 && laps < 300 {
+	if laps := (read - start) / uint32(entries); steps >= 2000 && (laps < 3 || enhanced && entries == 2 && laps < 300) {
 		t.Errorf("only %d laps", laps)
 	}
 }

@@ -291,7 +291,7 @@ func (h *hostile) poll(t *testing.T, batch int) {
 func TestHostile(t *testing.T) {
 	for _, high := range []bool{false, true} {
 		h := newHostile(t, high)
-		for seed := range uint64(roundsOr(1500)) {
+		for seed := range uint64(roundsOr(min(1500, modelSteps()))) {
 			rng := rand.New(rand.NewPCG(seed, 5))
 			p := make(program, rng.IntN(500))
 			for i := range p {
