@@ -120,16 +120,22 @@ func (m *mailbox) adopt(q *CQ, closing *atomic.Bool, r *cq.Requests, carried boo
 // kill makes err the end of all completions of the queue. The first one stays.
 func (m *mailbox) kill(q *CQ, err error) {
 	m.mu.Lock()
-	if m.dead == nil {
-		m.dead = err
-		q.state.Set(cq.Dead)
-		for _, w := range m.waiters { // no more room will come
-			close(w.ready)
-		}
-		m.waiters = nil
-	}
+	m.die(q, err)
 	m.mu.Unlock()
 	q.wakeWaiter()
+}
+
+// die is kill for the poller. The caller holds mu.
+func (m *mailbox) die(q *CQ, err error) {
+	if m.dead != nil {
+		return
+	}
+	m.dead = err
+	q.state.Set(cq.Dead)
+	for _, w := range m.waiters { // no more room will come
+		close(w.ready)
+	}
+	m.waiters = nil
 }
 
 // watch returns a channel that is closed when n more requests can be posted, or

@@ -151,10 +151,7 @@ func (q *CQ) resize(depth int) error {
 
 // lost marks the queue as one that has no ring any more.
 func (q *CQ) lost(err error) error {
-	if q.mailbox.dead == nil {
-		q.mailbox.dead = fmt.Errorf("goverbs: %s: poll CQ: %w: its new ring could not be mapped: %w", q.dev.info.Name, ErrOverrun, err)
-		q.state.Set(cq.Dead)
-	}
+	q.mailbox.die(q, fmt.Errorf("goverbs: %s: poll CQ: %w: its new ring could not be mapped: %w", q.dev.info.Name, ErrOverrun, err))
 	return err
 }
 

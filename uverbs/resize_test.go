@@ -157,3 +157,33 @@ func TestResizeOwnedShared(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 }
+
+// Who waits for room learns that there will be none.
+func TestResizeFailsBesideWaiter(t *testing.T) {
+	r := newRig(t, false)
+	sq := r.a.SendQueue()
+	for sq.Room() > 0 {
+		sq.Write(1, r.peer.Regions[0].At(0), r.mr.Span(0, 8))
+	}
+	if err := sq.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	waited := make(chan error, 1)
+	go func() { waited <- sq.WaitRoom(ctx, 1) }()
+	m := &r.sendQ.mailbox
+	for waits := 0; waits == 0; time.Sleep(time.Millisecond) {
+		m.mu.Lock()
+		waits = len(m.waiters)
+		m.mu.Unlock()
+		if ctx.Err() != nil {
+			t.Fatal("nobody waits")
+		}
+	}
+	r.k.FailAt(fakekernel.Map, 1, os.ErrInvalid)
+	if err := r.sendQ.ResizeOwned(100); err == nil {
+		t.Error("a resize without a map succeeded")
+	}
+	says(t, "wait for room", <-waited, ErrOverrun)
+}
