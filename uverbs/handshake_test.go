@@ -184,3 +184,28 @@ func TestHandshakeWithChoices(t *testing.T) {
 		}
 	}
 }
+
+// Choices that the greeting cannot say truly are refused before the peer hears of
+// them.
+func TestHandshakeWithBadChoices(t *testing.T) {
+	r := newRig(t, false)
+	qp, err := r.pd.NewQP(RC, &QPOptions{CQ: r.sendQ, SendDepth: 2, RecvDepth: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := net.Pipe()
+	theirs.Close() // it is not asked
+	defer ours.Close()
+	for want, o := range map[string]ConnectOptions{
+		"MTU 1048576": {MTU: 1 << 20}, // 0 in 16 bits
+		"MTU 1500":    {MTU: 1500},
+		"MTU -1":      {MTU: -1},
+		"depth -1":    {ReadDepth: -1}, // many, without a sign
+	} {
+		_, err := qp.HandshakeWith(t.Context(), ours, &o)
+		says(t, want, err, ErrInvalid, want)
+	}
+	if s := qp.State(); s != StateInit {
+		t.Errorf("the queue pair is in %v", s)
+	}
+}
