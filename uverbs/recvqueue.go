@@ -172,7 +172,10 @@ func (q *RecvQueue) refuse(n uint32) error {
 		err = os.ErrClosed
 	case q.srq != nil && q.srq.lost != nil:
 		err = q.srq.lost
-	case q.ended():
+	case q.srq != nil && err == nil:
+		// When Flush looked it was being closed, which has failed since.
+		err = os.ErrClosed
+	case q.qp != nil && q.ended():
 		err = q.qp.whyEnding()
 	case err == nil && n == 0:
 		return nil

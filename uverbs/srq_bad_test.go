@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"os"
 	"testing"
 
 	"github.com/goverbs/goverbs/abi"
@@ -113,4 +114,21 @@ func TestSRQBadArguments(t *testing.T) {
 	lacking := newRig(t, false, fakekernel.Device{Lacks: []fakekernel.Method{{Object: abi.UVERBS_OBJECT_SRQ, Method: abi.UVERBS_METHOD_SRQ_CREATE}}})
 	_, err = lacking.pd.NewSRQ(nil)
 	says(t, "a kernel without", err, ErrNotSupported, "kernel")
+}
+
+// Flush may find a queue being closed, and open when it looks why: the kernel has
+// refused to destroy it in between.
+func TestSRQFlushBesideFailedClose(t *testing.T) {
+	r := newRig(t, false)
+	srq, err := r.pd.NewSRQ(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rq := srq.RecvQueue()
+	rq.Recv(1, r.mr.Span(0, 8))
+	says(t, "refused", rq.refuse(rq.table.Staged()), os.ErrClosed, "flush of an SRQ")
+	rq.Recv(2, r.mr.Span(0, 8))
+	if err := rq.Flush(); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
 }
