@@ -282,6 +282,8 @@ func (s *SRQ) free() error {
 // drop lets go of the ring of a queue that could not be closed, before its device
 // goes.
 func (s *SRQ) drop() {
+	s.calls.Lock() // a resize exchanges the ring
+	defer s.calls.Unlock()
 	s.closing.Store(true)
 	s.mapping.Detach()
 }
