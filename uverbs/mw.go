@@ -172,7 +172,7 @@ func (q *SendQueue) BindMW(id uint64, mw *MW, span Span, access Access, flags ..
 	if !q.stage(id) {
 		return Remote{}
 	}
-	q.binds = append(q.binds, stagedBind{mw, old, false})
+	q.binds = append(q.binds, stagedBind{mw, mw.mr.Load(), old, false})
 	mw.rkey.Store(key)
 	mw.mr.Store(span.mr)
 	mw.bound.Store(true)
@@ -219,7 +219,7 @@ func (q *SendQueue) LocalInvalidate(id uint64, mw *MW, flags ...SendFlags) {
 	}
 	q.wr.InvalidateRKey = mw.rkey.Load()
 	if q.stage(id) {
-		q.binds = append(q.binds, stagedBind{mw, mw.rkey.Load(), true})
+		q.binds = append(q.binds, stagedBind{mw, mw.mr.Load(), mw.rkey.Load(), true})
 		mw.bound.Store(false)
 	}
 }
@@ -240,6 +240,7 @@ func (q *SendQueue) SendInvalidate(id uint64, rkey uint32, from Span, flags ...S
 // window was before.
 type stagedBind struct {
 	mw    *MW
+	mr    *MR
 	rkey  uint32
 	bound bool
 }
@@ -249,6 +250,7 @@ type stagedBind struct {
 func (q *SendQueue) unbind() {
 	for i := len(q.binds) - 1; i >= 0; i-- {
 		b := &q.binds[i]
+		b.mw.mr.Store(b.mr)
 		b.mw.rkey.Store(b.rkey)
 		b.mw.bound.Store(b.bound)
 	}
