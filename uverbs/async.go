@@ -132,8 +132,8 @@ func (a *asyncEvents) run() {
 			// Half a record says nothing, and nothing sensible follows.
 			a.lost(fmt.Errorf("an event record of %d bytes, want %d", n, len(record)))
 			return
-		case errors.Is(err, os.ErrClosed):
-			return
+		case errors.Is(err, os.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
+			return // it is close that sets a deadline
 		default:
 			a.lost(err)
 			return

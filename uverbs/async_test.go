@@ -3,12 +3,14 @@ package uverbs
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/poll"
 	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 func event(t *testing.T, d *Device) Event {
@@ -118,4 +120,42 @@ func FuzzEventRecord(f *testing.F) {
 			t.Errorf("%v names another object than record %x", e, b)
 		}
 	})
+}
+
+// eventsUntilDeadline has no events, and ends at a deadline as soon as it is set.
+type eventsUntilDeadline struct {
+	kernel.EventFile
+	set, read chan struct{}
+}
+
+func (e *eventsUntilDeadline) ReadWait([]byte) (int, error) {
+	<-e.set
+	defer close(e.read)
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (e *eventsUntilDeadline) SetReadDeadline(time.Time) error {
+	close(e.set)
+	<-e.read
+	return nil
+}
+
+func (e *eventsUntilDeadline) Close() error { return nil }
+
+// errorLog keeps what it is told.
+type errorLog struct{ said []string }
+
+func (l *errorLog) Error(msg string, _ ...any) { l.said = append(l.said, msg) }
+
+// An ordinary close is no error of the event file, whichever the goroutine sees
+// first, the deadline or the close.
+func TestCloseOfEventsIsNoError(t *testing.T) {
+	var log errorLog
+	file := &eventsUntilDeadline{set: make(chan struct{}), read: make(chan struct{})}
+	a := &asyncEvents{dev: &Device{opts: Options{Logger: &log}}, file: file, ch: make(chan Event, 1)}
+	a.done.Go(a.run)
+	a.close()
+	if len(log.said) != 0 {
+		t.Errorf("logged %q", log.said)
+	}
 }
