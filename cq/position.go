@@ -44,6 +44,25 @@ func (r *Requests) Find(pos uint16) (seq uint32, ok bool) {
 	return head + low, low < n && r.slot(head+low).Position() == pos
 }
 
+// Skip ends the quiet requests before the one at a position, which has succeeded, so
+// that they have too, and says whether that one is in Front now. It does nothing if
+// others than quiet ones are before it, nor while requests after the oldest have
+// ended. Send queues only. Poller's side.
+func (r *Requests) Skip(pos uint16) bool {
+	seq, ok := r.Find(pos)
+	if !ok || r.gaps != 0 {
+		return false
+	}
+	for i := r.head; i != seq; i++ {
+		if r.slot(i).state() != slotQuiet {
+			return false
+		}
+	}
+	r.seen = atomic.LoadUint32(&r.tail)
+	StoreRelease32(&r.head, seq)
+	return true
+}
+
 // Positions makes Place and At work for the positions below n: those of the
 // elements of the device's queue, which are more than the requests where it wants
 // some to spare. It comes before all other calls.

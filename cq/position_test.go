@@ -135,3 +135,74 @@ func TestSharedPositions(t *testing.T) {
 		t.Errorf("room %d", s.Room())
 	}
 }
+
+// Skip does what Complete does to the quiet requests before one, and no more.
+func TestSkip(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 3000 {
+		var st State
+		depth := 1 + rng.Uint32N(8)
+		skips, whole := NewRequests(depth, SendSide, 1, &st), NewRequests(depth, SendSide, 1, &st)
+		near2to32(skips, 3)
+		near2to32(whole, 3)
+		pos := uint16(rng.Uint32()) | 0xfff8
+		type staged struct {
+			pos   uint16
+			quiet bool
+		}
+		var all []staged
+		for i := range 1 + rng.Uint32N(depth) {
+			quiet := rng.IntN(3) > 0
+			for _, r := range []*Requests{skips, whole} {
+				seq, _ := r.Stage(uint64(i), OpSend, i, quiet)
+				r.Place(seq, pos)
+			}
+			all = append(all, staged{pos, quiet})
+			pos += 1 + uint16(rng.IntN(3))
+		}
+		committed := rng.IntN(5) > 0
+		if committed {
+			skips.Commit()
+			whole.Commit()
+		}
+		at := rng.IntN(len(all))
+		want := committed
+		for _, s := range all[:at] {
+			want = want && s.quiet
+		}
+		if committed && rng.IntN(4) == 0 && len(all) > 1 { // one has ended, not the oldest
+			other := 1 + rng.IntN(len(all)-1)
+			for _, r := range []*Requests{skips, whole} {
+				seq, _ := r.Find(all[other].pos)
+				r.Complete(seq, StatusFlushed, new(WC))
+			}
+			want = want && skips.gaps == 0 && other != at
+			if skips.gaps == 0 { // it took what was before it along
+				continue
+			}
+		}
+		if got := skips.Skip(all[at].pos); got != want {
+			t.Fatalf("%+v, skipped to %d: %v, want %v", all, at, got, want)
+		}
+		if skips.Skip(all[0].pos - 1) {
+			t.Fatal("skipped to where nothing stands")
+		}
+		if want && (skips.Dry(skips.Head()) || skips.Front(skips.Head()).Position() != all[at].pos) {
+			t.Fatalf("%+v: the one in front is not that of %d", all, at)
+		}
+		if !committed {
+			continue
+		}
+		// The rest of the way is the same.
+		for _, s := range all[at:] {
+			var a, b WC
+			seq, aok := skips.Find(s.pos)
+			ashow, aended := skips.Complete(seq, StatusSuccess, &a)
+			seq, bok := whole.Find(s.pos)
+			bshow, bended := whole.Complete(seq, StatusSuccess, &b)
+			if aok != bok || ashow != bshow || aended != bended || aended && a != b || skips.Room() != whole.Room() {
+				t.Fatalf("%+v: %+v %v %v, want %+v %v %v", all, a, ashow, aended, b, bshow, bended)
+			}
+		}
+	}
+}

@@ -17,6 +17,7 @@ var hot = map[string][]string{
 	"mlx5.receives": {},
 	"mlx5.bodies": {
 		"mlx5.sends", "mlx5.receives",
+		"mlx5.(*CQ).skip",   // quiet requests
 		"mlx5.(*CQ).slowly", // failures, what is out of order, what is dropped
 		"mlx5.bodies",       // one for each kind of queue
 	},

@@ -19,13 +19,14 @@ type load struct {
 	parties []*party
 	recv    bool
 	chunk   int // completions at a time
+	quiet   int // requests without one before each request with one
 	id      uint64
 	wcs     []cq.WC
 	pos     []uint16 // of the chunk, in order
 }
 
-func newLoad(tb testing.TB, recv bool, qps, entries, batch int) *load {
-	l := &load{recv: recv, chunk: min(entries, qps*2048), wcs: make([]cq.WC, batch)}
+func newLoad(tb testing.TB, recv bool, qps, entries, batch, quiet int) *load {
+	l := &load{recv: recv, quiet: quiet, chunk: min(entries, qps*2048), wcs: make([]cq.WC, batch)}
 	var eps cq.Endpoints
 	var state cq.State
 	var err error
@@ -36,7 +37,7 @@ func newLoad(tb testing.TB, recv bool, qps, entries, batch int) *load {
 		tb.Fatal(err)
 	}
 	for i := range qps {
-		l.parties = append(l.parties, newParty(&eps, &state, uint32(17+i), uint32(l.chunk/qps)))
+		l.parties = append(l.parties, newParty(&eps, &state, uint32(17+i), uint32(l.chunk/qps*(1+quiet))))
 	}
 	l.pos = make([]uint16, l.chunk)
 	return l
@@ -46,6 +47,9 @@ func newLoad(tb testing.TB, recv bool, qps, entries, batch int) *load {
 func (l *load) post() {
 	for i := range l.pos {
 		p := l.parties[i%len(l.parties)]
+		for range l.quiet {
+			p.postSend(0, cq.OpWrite, 64, true, 1)
+		}
 		l.id++
 		if l.recv {
 			l.pos[i] = p.postRecv(l.id, 64)
@@ -107,7 +111,7 @@ func BenchmarkPoll(b *testing.B) {
 				for _, batch := range []int{1, 16, 32, 64} {
 					for _, writer := range []string{"warm", "other-core"} {
 						b.Run(fmt.Sprintf("%s/qps=%d/entries=%d/batch=%d/%s", kind, qps, entries, batch, writer), func(b *testing.B) {
-							l := newLoad(b, kind == "recv", qps, entries, batch)
+							l := newLoad(b, kind == "recv", qps, entries, batch, 0)
 							complete := l.complete
 							if writer == "other-core" {
 								var stop func()
@@ -170,8 +174,19 @@ func elsewhere(f func()) (call, stop func()) {
 	return call, func() { turn.Store(1 << 31) }
 }
 
+// BenchmarkPollQuiet is BenchmarkPoll of send queues in which only every so many
+// requests complete. It gives the time per completion too.
+func BenchmarkPollQuiet(b *testing.B) {
+	for _, every := range []int{2, 16, 64} {
+		b.Run(fmt.Sprintf("every=%d", every), func(b *testing.B) {
+			l := newLoad(b, false, 1, 256, 32, every-1)
+			benchmarkPoll(b, l, l.complete)
+		})
+	}
+}
+
 func BenchmarkPollEmpty(b *testing.B) {
-	l := newLoad(b, true, 1, 256, 32)
+	l := newLoad(b, true, 1, 256, 32, 0)
 	b.ReportAllocs()
 	for b.Loop() {
 		if n, drained := l.q.Poll(l.wcs); n != 0 || !drained {

@@ -65,7 +65,9 @@ func bodies[E entrySize, T stamps](q *CQ, next, count uint32, wcs []cq.WC, n int
 		e, w, left := q.ring.entry(next), &wcs[n], count
 		switch e.kind() {
 		case cqeRequester << 4:
-			left = sends[E, T](q, e, w, left, view)
+			if left = sends[E, T](q, e, w, left, view); left == count && q.skip(e, view) {
+				left = sends[E, T](q, e, w, left, view)
+			}
 		case cqeSend << 4:
 			if left = receives[E, T, [cqeSend]byte, messages](q, e, w, left, view); left == count {
 				left = receives[E, T, [cqeSend]byte, datagrams](q, e, w, left, view)
@@ -87,6 +89,19 @@ func bodies[E entrySize, T stamps](q *CQ, next, count uint32, wcs []cq.WC, n int
 			return n
 		}
 	}
+}
+
+// skip ends the quiet requests before the one whose success e is, and says whether
+// that one is the oldest of its queue now.
+//
+//go:noinline
+func (q *CQ) skip(e *cqe, view cq.EndpointView) bool {
+	tail, index := e.tail(), fromBE32(e.index())
+	if view.Past(index) {
+		return false
+	}
+	r := view.Send(index)
+	return r.Belongs(q.state) && (tail^r.Key())&(sameMask&^(0xffff<<16)) == 0 && r.Skip(uint16(tail>>16))
 }
 
 // slowly is bodies for all kinds of entries.
