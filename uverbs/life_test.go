@@ -27,7 +27,7 @@ func (r *rig) live() error {
 		return err
 	}
 	defer w.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	buf := r.mem.Bytes()
 	for i := range byte(3) {
@@ -117,7 +117,7 @@ func TestLifeWithAFailureAtEveryCall(t *testing.T) {
 		}
 		t.Logf("%v: %d of %d failures had a second way", errno, survived, calls)
 	}
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
 		}

@@ -101,7 +101,7 @@ func TestResizeBesidePoller(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); !sq.requests.Idle() && time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); !sq.requests.Idle() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	stop.Store(true)

@@ -213,7 +213,7 @@ func TestSRQNumbersUsedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Every fourth one lives until its messages were heard.
-		for end := time.Now().Add(10 * time.Second); round%4 == 0 && heard.Load() < before+uint64(1+round%3); {
+		for end := time.Now().Add(30 * time.Second); round%4 == 0 && heard.Load() < before+uint64(1+round%3); {
 			if time.Now().After(end) {
 				t.Fatalf("round %d: %d messages of %d were heard; room %d", round, heard.Load()-before, 1+round%3, srq.RecvQueue().Room())
 			}
@@ -228,7 +228,7 @@ func TestSRQNumbersUsedAgain(t *testing.T) {
 			}
 		}
 	}
-	for end := time.Now().Add(10 * time.Second); srq.RecvQueue().Room() != depth-int(unposted(srq)); {
+	for end := time.Now().Add(30 * time.Second); srq.RecvQueue().Room() != depth-int(unposted(srq)); {
 		if time.Now().After(end) {
 			t.Fatalf("room %d, %d receives are still posted", srq.RecvQueue().Room(), unposted(srq))
 		}

@@ -144,7 +144,7 @@ func TestSRQ(t *testing.T) {
 func TestShutdownSRQ(t *testing.T) {
 	p := newPool(t, fakekernel.Device{})
 	p.post(t, 1, 2, 3)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	p.send(t, 0, "first")
 	var ends []WC

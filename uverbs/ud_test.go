@@ -361,7 +361,7 @@ func TestNoAHNumbers(t *testing.T) {
 // Shutdown ends a UD queue pair, and Restart makes it ready to send.
 func TestShutdownUD(t *testing.T) {
 	u := newUD(t, fakekernel.Device{})
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	u.y.RecvQueue().Recv(1, u.mr.Span(0, 100))
 	u.flush(t)
