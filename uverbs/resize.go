@@ -57,6 +57,7 @@ func (q *CQ) Resize(ctx context.Context, depth int) error {
 		}
 		err = <-r.done // the poller was faster
 	}
+	q.tellLoss(err)
 	return err
 }
 
@@ -67,6 +68,12 @@ func (q *CQ) ResizeOwned(depth int) error {
 		return err
 	}
 	defer done()
+	err = q.resizeAsPoller(depth)
+	q.tellLoss(err)
+	return err
+}
+
+func (q *CQ) resizeAsPoller(depth int) error {
 	if q.state.Load()&cq.Shared != 0 {
 		q.polling.Lock()
 		defer q.polling.Unlock()
@@ -74,6 +81,14 @@ func (q *CQ) ResizeOwned(depth int) error {
 	q.mailbox.mu.Lock()
 	defer q.mailbox.mu.Unlock()
 	return q.resize(depth)
+}
+
+// tellLoss wakes who waits on a queue that may have lost its ring. One that several
+// goroutines poll may have a waiter which is not the one that resized.
+func (q *CQ) tellLoss(err error) {
+	if err != nil {
+		q.wakeWaiter()
+	}
 }
 
 // claimDepth checks that a depth is possible, and lets no queue pair claim more

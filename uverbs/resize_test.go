@@ -187,3 +187,34 @@ func TestResizeFailsBesideWaiter(t *testing.T) {
 	}
 	says(t, "wait for room", <-waited, ErrOverrun)
 }
+
+// Nor does one sleep on who waits on a shared queue that another goroutine resized.
+func TestResizeFailsBesideSleeper(t *testing.T) {
+	r := newRig(t, false)
+	q, err := r.dev.NewCQ(8, &CQOptions{Shared: true, Events: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	woken := false
+	_, detach, err := q.Attach(func() { woken = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer detach()
+	if err := q.ResizeOwned(16); err != nil {
+		t.Fatal(err)
+	}
+	if woken {
+		t.Error("woken by a resize that lost nothing")
+	}
+	r.k.FailAt(fakekernel.Map, 1, os.ErrInvalid)
+	if err := q.ResizeOwned(32); err == nil {
+		t.Error("a resize without a map succeeded")
+	}
+	if !woken {
+		t.Error("not woken, though the queue is dead")
+	}
+	var wcs [1]WC
+	_, err = q.Poll(wcs[:])
+	says(t, "poll", err, ErrOverrun)
+}
