@@ -188,7 +188,7 @@ func TestResizeFailsBesideWaiter(t *testing.T) {
 	says(t, "wait for room", <-waited, ErrOverrun)
 }
 
-// Nor does one sleep on who waits on a shared queue that another goroutine resized.
+// The waiter of a shared queue hears that another goroutine has lost its ring.
 func TestResizeFailsBesideSleeper(t *testing.T) {
 	r := newRig(t, false)
 	q, err := r.dev.NewCQ(8, &CQOptions{Shared: true, Events: true})
