@@ -5,6 +5,7 @@ package kernel
 import (
 	"io/fs"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +18,8 @@ import (
 // though a completion channel's records are waited for elsewhere.
 type events struct {
 	fd int
+	// forgotten closes fd if the program forgets to, as an os.File does.
+	forgotten runtime.Cleanup
 
 	// mu is read-locked around every non-blocking read of fd: such a read
 	// goes past f, whose own lock a parked ReadWait holds.
@@ -36,7 +39,9 @@ func newEvents(fd int) (*events, error) {
 		return nil, err
 	}
 	unix.CloseOnExec(fd)
-	return &events{fd: fd}, nil
+	e := &events{fd: fd}
+	e.forgotten = runtime.AddCleanup(e, func(fd int) { closeFD(fd) }, fd)
+	return e, nil
 }
 
 // pollable fails when epoll refuses fd: it would block a thread in every wait,
@@ -63,6 +68,7 @@ func (e *events) parking() (*os.File, error) {
 		return nil, os.ErrClosed
 	}
 	if e.f == nil {
+		e.forgotten.Stop()
 		e.f = os.NewFile(uintptr(e.fd), "infinibandevent")
 	}
 	return e.f, nil
@@ -126,6 +132,7 @@ func (e *events) Close() error {
 		return os.ErrClosed
 	case e.f == nil:
 		e.closed = true
+		e.forgotten.Stop()
 		closeFD(e.fd)
 		return nil
 	}
