@@ -183,4 +183,3 @@ func TestEventsRefusesPlainFile(t *testing.T) {
 		t.Errorf("left open: %q", open)
 	}
 }
-
