@@ -22,7 +22,7 @@ type deviceReport struct {
 	NodeType     string         `json:"node_type"`
 	Protocol     string         `json:"protocol,omitempty"`
 	Netdev       string         `json:"netdev,omitempty"`
-	Firmware     string         `json:"fw_ver"`
+	Firmware     string         `json:"fw_ver,omitempty"` // missing if unknown, as it may be until the device is asked
 	NodeGUID     string         `json:"node_guid"`
 	SysImageGUID string         `json:"sys_image_guid"`
 	PortCount    int            `json:"phys_port_cnt"`
