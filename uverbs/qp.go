@@ -94,7 +94,9 @@ type QPOptions struct {
 	SendDepth, RecvDepth int
 	// SendSGE and RecvSGE are how many spans a request may have; 0 means 1.
 	SendSGE, RecvSGE int
-	// Inline is how many bytes a request may carry in itself.
+	// Inline is how many bytes a request may carry in itself. 0 asks for
+	// none; the device may grant some all the same, or more than was asked:
+	// QP.Limits tells.
 	Inline int
 	// Source is the local address that packets come from. The zero value
 	// is the first RoCE v2 GID of the first active port that has one, an
