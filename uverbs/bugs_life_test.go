@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -59,8 +60,24 @@ func TestBug21DeviceGone(t *testing.T) {
 			}
 		})
 	}
+	busy, err := r.dev.NewCQ(4, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.k.RemoveDevice("rxe0")
 	within(t, "the waiter", sleepers.Wait)
+	within(t, "who polls without events", func() {
+		var wcs [1]WC
+		for {
+			if n, err := busy.Poll(wcs[:]); err != nil || n != 0 {
+				if !errors.Is(err, ErrDeviceGone) {
+					t.Errorf("Poll: %d, %v", n, err)
+				}
+				return
+			}
+			runtime.Gosched()
+		}
+	})
 	e := newEnds(t)
 	within(t, "Drain", func() {
 		if err := qp.Drain(t.Context(), func(w WC) {

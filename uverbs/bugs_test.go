@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -202,6 +203,7 @@ func TestBug08WakeUsesItsQueue(t *testing.T) {
 				qs[0].Poll(wcs[:])
 				qs[0].Arm(false)
 				qs[0].TakeEvent()
+				runtime.Gosched()
 				now.Add(-1)
 			})
 			if err != nil {
