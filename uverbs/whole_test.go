@@ -421,9 +421,10 @@ func TestWholeLife(t *testing.T) {
 	}
 }
 
-// NewWholeLife, Live and RoundsOr are for the tests outside of the package.
-func NewWholeLife(open func() (*Device, error), alloc func(int) (*Memory, error)) *whole {
-	return &whole{open: open, alloc: alloc}
+// NewWholeLife, Live and RoundsOr are for the tests outside of the package. peak is
+// called while all objects stand, if it is not nil.
+func NewWholeLife(open func() (*Device, error), alloc func(int) (*Memory, error), peak func()) *whole {
+	return &whole{open: open, alloc: alloc, peak: peak}
 }
 
 // Live lives, and returns what it has seen and what this kernel does not have.
