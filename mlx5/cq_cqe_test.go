@@ -178,6 +178,26 @@ func TestCQEVariants(t *testing.T) {
 	}
 }
 
+// A completion that comes on the wrong queue ends nothing there where it belongs, quiet
+// requests before it neither: another goroutine polls that queue.
+func TestWrongQueue(t *testing.T) {
+	for version := range 2 {
+		s := newScene(t, variant{size: 64, version: version}, aligned(2*64), aligned(8), 0)
+		p := newParty(&s.eps, &s.other, 0x700, 8)
+		s.numbers.Join(p.ep, &s.other, 0)
+		p.postSend(1, cq.OpWrite, 1, true, 1)
+		pos, _ := p.postSend(2, cq.OpWrite, 1, false, 1)
+		recv := p.postRecv(3, 1)
+		for i, c := range []completion{{counter: pos}, {opcode: 13, counter: pos}, {counter: pos - 1}, {opcode: 2, counter: recv}, {opcode: 14, counter: recv}} {
+			c.uidx, c.qpn = p.index, 0x700
+			s.device.add(&c)
+			if o := s.poll(t); o.n != 0 || o.stray != uint64(i+1) || p.send.Outstanding() != 2 || p.recv.Outstanding() != 1 {
+				t.Errorf("version %d, %+v: %+v; %d and %d outstanding", version, c, o, p.send.Outstanding(), p.recv.Outstanding())
+			}
+		}
+	}
+}
+
 // A completion as raw bytes: the tests' encoder could be wrong in the same way as
 // the decoder.
 func TestCQEBytes(t *testing.T) {
