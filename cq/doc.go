@@ -21,7 +21,16 @@
 // # Concurrency
 //
 // A [WC] is plain data. A [Requests] table has one poster and one poller, which
-// may be different goroutines. [Endpoints] may be used from any goroutine.
+// may be different goroutines; a [SharedRequests] has several pollers.
+// [Endpoints] and [Members] may be used from any goroutine.
+//
+// # Finding requests
+//
+// A device hands back 64 bits of the program's choice with a completion, a WRID
+// (see [MakeWRID]), or 16 bits that say where in its queue the request stood (see
+// [Requests.Place]). Providers of the first kind end requests with Oldest and
+// EndOldest, those of the second with Front and Pop, and both with Complete where
+// the short way does not go.
 //
 // # Errors
 //

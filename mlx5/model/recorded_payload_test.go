@@ -189,6 +189,10 @@ func (r *replay) learn(call map[string]string, line string, answers map[uint64][
 
 // Every request of libmlx5 that the recorder took is a good one here too.
 func TestTakesRecordedRequests(t *testing.T) {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		// Requests to the kernel are in the machine's byte order.
+		t.Skip("declared skip: recorded on a little-endian machine")
+	}
 	var r *replay
 	calls := 0
 	all := recordedCalls(t)
