@@ -38,7 +38,7 @@ var (
 func TestSendInstructions(t *testing.T) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skipf("there is no go command here to compile with: %v", err)
+		t.Skipf("declared skip: there is no go command here to compile with: %v", err)
 	}
 	const module = "github.com/goverbs/goverbs/"
 	cmd := exec.Command(tool, "build", "-gcflags="+module+"mlx5=-S", module+"mlx5")

@@ -18,7 +18,7 @@ package mlx5
 //
 //	q.requests.Place(requestNumber(r.WRID), uint16(q.next))
 //
-// The poller goes back from there with OldestAt, Find and At. Rollback needs
+// The poller goes back from there with Front, Find and At. Rollback needs
 // nothing: what is staged next is placed anew. After a reset, which leaves nothing
 // outstanding, positions begin at 0 again while the numbers of requests go on.
 //

@@ -48,7 +48,7 @@ var (
 func TestInstructions(t *testing.T) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skipf("there is no go command here to compile with: %v", err)
+		t.Skipf("declared skip: there is no go command here to compile with: %v", err)
 	}
 	const module = "github.com/goverbs/goverbs/"
 	cmd := exec.Command(tool, "build", "-gcflags="+module+"rxe=-S", "-gcflags="+module+"cq=-S", module+"rxe")

@@ -42,7 +42,7 @@ func assemble(t *testing.T, arch, tags string) map[string]string {
 	t.Helper()
 	tool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skipf("there is no go command here to assemble with: %v", err)
+		t.Skipf("declared skip: there is no go command here to assemble with: %v", err)
 	}
 	cmd := exec.Command(tool, "build", "-asmflags=-S", "-tags="+tags, ".")
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")

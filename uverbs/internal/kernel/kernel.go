@@ -79,9 +79,9 @@ type File interface {
 	Map(offset int64, n int) (*Mapping, error)
 
 	// Events takes over an event descriptor that an ioctl on this file
-	// returned, and makes it non-blocking. The file's descriptor may have
-	// another number. When Events fails the caller keeps fd, to be closed
-	// by CloseFD; ErrNotPollable says that the system's poller refuses it.
+	// returned, and makes it non-blocking. When Events fails the caller
+	// keeps fd, to be closed by CloseFD; ErrNotPollable says that the
+	// system's poller refuses it.
 	Events(fd int) (EventFile, error)
 
 	// CloseFD closes a descriptor that an ioctl on this file returned and
