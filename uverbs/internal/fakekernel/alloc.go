@@ -47,9 +47,9 @@ func (k *Kernel) Alloc(n int, opts kernel.AllocOptions) (*kernel.Mapping, error)
 			return nil, syscall.EINVAL
 		}
 	}
-	m, err := kernel.Host().Alloc(n, kernel.AllocOptions{HugePages: opts.HugePages})
-	if err != nil {
-		return nil, err
+	m, err := kernel.Host().Alloc(n, kernel.AllocOptions{HugePages: opts.HugePages, Collected: opts.Collected})
+	if err != nil || opts.Collected {
+		return m, err // of those that nobody unmaps there is no account
 	}
 	a := &allocation{asked: n, nodes: k.place(len(m.Bytes()), opts)}
 	var counted *kernel.Mapping

@@ -198,6 +198,12 @@ func (e *events) wake() {
 // FD implements [kernel.EventFile].
 func (e *events) FD() int { return e.signal.fd }
 
+// PollFD implements [kernel.EventFile].
+func (e *events) PollFD() int { return e.signal.fd }
+
+// Notify implements [kernel.EventFile]: the descriptor can be polled.
+func (e *events) Notify(func()) {}
+
 // Close implements [kernel.EventFile].
 func (e *events) Close() error {
 	e.k.mu.Lock()

@@ -37,7 +37,7 @@ func (linux) Alloc(n int, opts AllocOptions) (*Mapping, error) {
 		r.unmap()
 		return nil, err
 	}
-	m := r.mapping(false)
+	m := r.mapping(opts.Collected)
 	m.page = page
 	return m, nil
 }

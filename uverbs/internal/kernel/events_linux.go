@@ -123,6 +123,12 @@ func (e *events) SetReadDeadline(t time.Time) error {
 // FD implements [EventFile].
 func (e *events) FD() int { return e.fd }
 
+// PollFD implements [EventFile].
+func (e *events) PollFD() int { return e.fd }
+
+// Notify implements [EventFile]: the descriptor can be polled.
+func (e *events) Notify(func()) {}
+
 // Close implements [EventFile].
 func (e *events) Close() error {
 	e.mu.Lock()

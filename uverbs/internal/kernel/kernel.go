@@ -59,6 +59,10 @@ type AllocOptions struct {
 	// such; ENOSYS and EPERM are as from Nodes.
 	Placed bool
 	Node   int
+	// Collected has the memory unmapped when the Mapping becomes unreachable,
+	// as one from [File.Map] is: for queues, which others may look at until
+	// the end.
+	Collected bool
 }
 
 // File is one open uverbs file: a verbs context. Its methods may be called
@@ -107,9 +111,18 @@ type EventFile interface {
 	// SetReadDeadline bounds ReadWait calls, also those already parked.
 	SetReadDeadline(t time.Time) error
 
-	// FD is the descriptor, for putting into poll sets and requests. It
-	// stays valid until Close.
+	// FD is the descriptor, for putting into requests. It stays valid until
+	// Close.
 	FD() int
+
+	// PollFD is FD for putting into poll sets, or -1 where nothing that the
+	// system can poll says when there is something to read: Notify does.
+	PollFD() int
+
+	// Notify has f called, from any goroutine, whenever there may be something
+	// to read, if PollFD is -1. It comes before the file is used. f must
+	// neither block nor call the file.
+	Notify(f func())
 
 	// Close closes the file and ends a parked ReadWait.
 	Close() error

@@ -8,6 +8,11 @@ import "sync"
 // behind them. So a poller that meets a Close reads stale or zero words, never
 // a fault, provided that it keeps the Mapping alive.
 type Mapping struct {
+	// Tell, if not nil, is told of stores to a device's registers: of the first
+	// eight bytes that were stored at an offset, as a big-endian number, after
+	// they were. A device in software does not see them by itself.
+	Tell func(off int, value uint64)
+
 	b      []byte
 	page   int // size of its pages in bytes, if from [Kernel.Alloc]
 	detach func() error
@@ -20,7 +25,7 @@ type Mapping struct {
 // NewMapping makes a Mapping of b. detach replaces the memory at the same
 // addresses by private zero pages; unmap gives the addresses back. Each runs
 // at most once. A mapping from [File.Map] is unmapped when it becomes
-// unreachable; one from [Kernel.Alloc] only by Unmap.
+// unreachable; one from [Kernel.Alloc] only by Unmap, unless it was asked for.
 func NewMapping(b []byte, detach, unmap func() error) *Mapping {
 	return &Mapping{b: b, detach: detach, unmap: unmap}
 }
