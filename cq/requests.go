@@ -49,9 +49,10 @@ type Slot struct {
 
 // The states of a slot. That of nearly all requests is 0: see Slot.Expected.
 const (
-	slotVisible = 0 // its completion goes to the program
-	slotQuiet   = 4 // posted unsignalled: it shows only if it fails
-	slotFree    = 8 // ended
+	slotVisible = 0  // its completion goes to the program
+	slotQuiet   = 4  // posted unsignalled: it shows only if it fails
+	slotFree    = 8  // ended
+	slotSilent  = 12 // the library's own: it never shows
 )
 
 func (s *Slot) state() byte { return s.tag[0] }
@@ -99,6 +100,15 @@ func (r *Requests) Stage(id uint64, op Opcode, bytes uint32, quiet bool) (seq ui
 	}
 	r.staged = seq + 1
 	return seq, signal
+}
+
+// StageSilent enters a request of the library's own, of which the program never
+// hears, and returns its number. The device reports its end, so that those of the
+// quiet ones before it are known. The caller has seen Room. Poster's side.
+func (r *Requests) StageSilent() (seq uint32) {
+	seq, _ = r.Stage(0, OpSend, 0, false)
+	r.slot(seq).setState(slotSilent)
+	return seq
 }
 
 // Commit makes the staged requests posted ones. It comes before the device can
@@ -162,7 +172,7 @@ func (r *Requests) Complete(seq uint32, status Status, w *WC) (show, ok bool) {
 	if s.state() == slotFree {
 		return false, false
 	}
-	show = s.state() == slotVisible || status != StatusSuccess
+	show = s.state() == slotVisible || status != StatusSuccess && s.state() == slotQuiet
 	*w = WC{} // not a literal; see EndOldest
 	w.ID, w.QPN, w.Status, w.Side = s.id, r.qpn, status, r.side
 	if status == StatusSuccess {
@@ -174,7 +184,7 @@ func (r *Requests) Complete(seq uint32, status Status, w *WC) (show, ok bool) {
 		// Send queues complete in order: the quiet ones before this one
 		// have succeeded.
 		for i := head; i != seq; i++ {
-			if p := r.slot(i); p.state() == slotQuiet {
+			if p := r.slot(i); p.state() == slotQuiet || p.state() == slotSilent {
 				p.setState(slotFree)
 				r.gaps++
 			}
@@ -230,7 +240,7 @@ func (r *Requests) Abandon(wcs []WC, until uint32, carried bool) (n int, done bo
 		switch {
 		case s.state() == slotFree:
 			r.gaps--
-		case s.state() == slotQuiet && carried:
+		case s.state() == slotSilent, s.state() == slotQuiet && carried:
 			s.setState(slotFree)
 		case n == len(wcs):
 			r.behead(head)

@@ -27,7 +27,7 @@ func plainScene(t *testing.T, entries int, start uint32) *scene {
 func TestBug05ConsumerIndexBeforeArm(t *testing.T) {
 	uar := aligned(4096)
 	s := plainScene(t, 8, 1<<24-3)
-	a, err := newArm(uar)
+	a, err := newArm(uar, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestBug05ConsumerIndexBeforeArm(t *testing.T) {
 func TestBug06ArmedMoreThanOnce(t *testing.T) {
 	uar := aligned(4096)
 	s := plainScene(t, 8, 0)
-	s.q.arm, _ = newArm(uar)
+	s.q.arm, _ = newArm(uar, nil)
 	s.q.Arm(true)
 	s.q.Arm(false)
 	s.q.Arm(false)
@@ -68,7 +68,7 @@ func TestBug06ArmedMoreThanOnce(t *testing.T) {
 func TestBug10NumberOfTheArm(t *testing.T) {
 	uar := aligned(4096)
 	s := plainScene(t, 8, 0)
-	s.q.arm, _ = newArm(uar)
+	s.q.arm, _ = newArm(uar, nil)
 	for events := range uint32(9) {
 		for range 3 {
 			s.q.Arm(false)

@@ -34,6 +34,9 @@ type CQConfig struct {
 	Record []byte
 	// UAR is the page whose register arms the queue. Nil if it is never armed.
 	UAR []byte
+	// Tell, if not nil, is told of what is stored to the register, and where in
+	// the page it is: see Doorbell.
+	Tell func(off int, value uint64)
 	// EntrySize is 64 or 128 bytes.
 	EntrySize int
 	// Endpoints finds queue pairs by their user index: CQE version 1.
@@ -91,7 +94,7 @@ func (c *CQConfig) parts() (consumer, decoder, *arm, error) {
 	if err != nil {
 		return fail(err)
 	}
-	arm, err := newArm(c.UAR)
+	arm, err := newArm(c.UAR, c.Tell)
 	if err != nil {
 		return fail(err)
 	}

@@ -20,7 +20,8 @@ const (
 // arm is what outlives the memory of a completion queue: how it is armed.
 type arm struct {
 	register *uint64 // nil: never
-	number   uint32  // of the queue
+	tell     func(off int, value uint64)
+	number   uint32 // of the queue
 	events   atomic.Uint32
 
 	// The last arm, poller's side.
@@ -29,12 +30,12 @@ type arm struct {
 	word  uint32 // its command
 }
 
-func newArm(uar []byte) (*arm, error) {
+func newArm(uar []byte, tell func(off int, value uint64)) (*arm, error) {
 	if uar == nil {
 		return new(arm), nil
 	}
 	p, err := newRegister(uar, uarArm)
-	return &arm{register: p}, err
+	return &arm{register: p, tell: tell}, err
 }
 
 // SetNumber tells the queue its number, which the kernel's reply has. It comes
@@ -76,4 +77,7 @@ func (a *arm) ring(c *consumer, solicitedOnly bool) {
 	mmio.StartWC() // the register may be mapped either way
 	mmio.StoreDoorbell64(a.register, toBE64(uint64(word)<<32|uint64(a.number)))
 	mmio.FlushWC()
+	if a.tell != nil {
+		a.tell(uarArm, uint64(word)<<32|uint64(a.number))
+	}
 }

@@ -31,6 +31,11 @@ const (
 // they have new requests. Make it with [UncachedDoorbell], [CombiningDoorbell] or
 // [BlueFlame], of the memory that [UAR.Register] says.
 type Doorbell struct {
+	// Tell, if not nil, is told what was stored, and how many bytes past the
+	// beginning of the register: the first 8 bytes, as a big-endian number. It
+	// is for a device in software, which does not see the store by itself.
+	Tell func(off int, value uint64)
+
 	mem  []byte
 	reg  *uint64 // the first 8 bytes
 	mode doorbellMode
@@ -79,6 +84,7 @@ func newDoorbell(register []byte, align int, mode doorbellMode) (*Doorbell, erro
 
 // bell is a send queue's use of its register.
 type bell struct {
+	tell func(off int, value uint64)
 	reg  *uint64
 	mode doorbellMode
 	// BlueFlame: the two halves take turns, so that the one that is on its way
@@ -89,7 +95,7 @@ type bell struct {
 }
 
 func (d *Doorbell) bell() bell {
-	b := bell{reg: d.reg, mode: d.mode}
+	b := bell{tell: d.Tell, reg: d.reg, mode: d.mode}
 	if d.mode == doorbellBlueFlame {
 		b.mem, b.half = d.mem, uint32(len(d.mem)/2)
 	}
@@ -120,6 +126,11 @@ func (b *bell) ring(w *wqes, pos, blocks uint32, alone bool) {
 	}
 	mmio.FlushWC()
 }
+
+// told tells a device in software what ring has stored, and how far in the register.
+//
+//go:noinline
+func (b *bell) told(at uint32, first uint64) { b.tell(int(at), toBE64(first)) }
 
 // word is the first 8 bytes of the half whose turn it is.
 func (b *bell) word() *uint64 {

@@ -156,6 +156,19 @@ func (q *SQ) Put(r *cq.SendRequest) {
 	q.staged++
 }
 
+// PutNop writes a request that does nothing, and completes when all that was put
+// before it has been carried out. The caller has checked that there is room.
+func (q *SQ) PutNop(wrid uint64) {
+	begin := q.next << blockShift
+	first := uint64(uint16(q.next))<<40 | uint64(opcodeNop)<<32 | uint64(q.qpn<<8|controlBytes>>segmentShift)
+	q.putSegment(begin, first, uint64(ctrlSignal|q.fence)<<32)
+	q.fence = 0
+	q.requests.Place(requestNumber(wrid), uint16(q.next))
+	q.last = q.next
+	q.next++
+	q.staged++
+}
+
 // putInline writes an inline segment of data, which is not empty, at pos and
 // returns where it ends.
 func (q *SQ) putInline(pos uint32, data []byte) uint32 {
@@ -202,7 +215,11 @@ func (q *SQ) Publish() {
 		return
 	}
 	storeRecord(q.record, q.next)
+	at := q.bell.at
 	q.bell.ring(&q.wqes, q.last<<blockShift, q.next-q.last, n == 1)
+	if q.bell.tell != nil {
+		q.bell.told(at, q.segment(q.last<<blockShift).first())
+	}
 	q.published, q.publishedFence, q.staged = q.next, q.fence, 0
 }
 

@@ -15,7 +15,7 @@ var sendHot = map[string][]string{
 		// Operations that are not the common ones.
 		"mlx5.(*SQ).putAddress", "mlx5.(*SQ).putAtomic", "mlx5.(*SQ).putWindow"},
 	"mlx5.(*SQ).putAddress": {"mlx5.(*AddressVectors).get"},
-	"mlx5.(*SQ).Publish":    {"mlx5.(*bell).ring"},
+	"mlx5.(*SQ).Publish":    {"mlx5.(*bell).told", "mlx5.(*bell).ring"},
 	"mlx5.(*SQ).Rollback":   {},
 	// The stores to a register are leaf functions of their own.
 	"mlx5.(*bell).ring":       {"mlx5/internal/mmio.StartWC", "mlx5/internal/mmio.FlushWC", "mlx5/internal/mmio.storeDoorbell64", "mlx5/internal/mmio.copyBlueFlame"},

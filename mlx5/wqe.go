@@ -63,6 +63,7 @@ const (
 
 // Opcodes of send requests that this package writes.
 const (
+	opcodeNop            = 0x00
 	opcodeSendInvalidate = 0x01
 	opcodeWrite          = 0x08
 	opcodeWriteImm       = 0x09
