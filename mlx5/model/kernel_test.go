@@ -363,6 +363,9 @@ func TestQueries(t *testing.T) {
 	if d.Base.PhysPortCnt != 2 || d.Base.MaxQPWR != 32768 || d.HCACoreClock != 1_000_000 || int(d.ResponseLength) != len(b) || ne.Uint32(u[4:]) != uint32(len(u)) {
 		t.Errorf("device %+v", d)
 	}
+	if v := d.Base.FWVer; m.Device("sim0").Firmware() != fmt.Sprintf("%d.%d.%04d", v>>32, uint16(v>>16), uint16(v)) {
+		t.Errorf("firmware %s by name, %#x by number", m.Device("sim0").Firmware(), v)
+	}
 	port := func(n uint64) (r abi.UverbsQueryPortRespEx, err error) {
 		b := make([]byte, abi.SizeofUverbsQueryPortRespEx)
 		err = ioctl(c.f, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT, in(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM, u64(n)), out(abi.UVERBS_ATTR_QUERY_PORT_RESP, b))

@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/goverbs/goverbs/abi"
@@ -35,6 +36,11 @@ const (
 	portCapsIB        = 0x04000000
 	maxMinis          = 64 // completions in one compressed session
 )
+
+// Firmware is the version of the device's firmware, as the kernel prints it.
+func (d *Device) Firmware() string {
+	return fmt.Sprintf("%d.%d.%04d", firmware>>32, firmware>>16&0xffff, firmware&0xffff)
+}
 
 func (d *Device) attributes() *abi.UverbsExQueryDeviceResp {
 	c := &d.cfg
