@@ -27,8 +27,14 @@ func sysfs(m *model.Model) node {
 	for _, l := range [][]node{infiniband, verbs} {
 		slices.SortFunc(l, func(a, b node) int { return strings.Compare(a.name, b.name) })
 	}
-	return folder(".", folder("class", folder("infiniband", infiniband...), folder("infiniband_verbs", verbs...)))
+	return folder(".",
+		folder("bus", folder("pci", folder("drivers", folder(driver)))),
+		folder("class", folder("infiniband", infiniband...), folder("infiniband_verbs", verbs...)),
+	)
 }
+
+// driver is that of the PCI device, by which the driver of the RDMA device is known.
+const driver = "mlx5_core"
 
 func deviceFolder(d *model.Device) node {
 	guid := groups(binary.BigEndian.AppendUint64(nil, d.GUID()))
@@ -37,8 +43,7 @@ func deviceFolder(d *model.Device) node {
 		ports = append(ports, portFolder(d, n+1))
 	}
 	return folder(d.Name(),
-		// The driver is known by that of the PCI device.
-		folder("device", node{name: "driver", target: "../../../../bus/pci/drivers/mlx5_core"}),
+		folder("device", node{name: "driver", target: "../../../../bus/pci/drivers/" + driver}),
 		fixed("fw_ver", d.Firmware()),
 		fixed("node_guid", guid),
 		fixed("node_type", "1: CA"),

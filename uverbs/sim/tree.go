@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -14,7 +15,7 @@ type node struct {
 	name   string
 	list   func() []node // of a folder, by name
 	text   func() string // of a file
-	target string        // of a link
+	target string        // of a link, from its folder
 }
 
 // folder is a folder with always the same nodes.
@@ -33,62 +34,63 @@ func fixed(name, line string) node { return attribute(name, func() string { retu
 // tree is a read-only file system with a node at its root.
 type tree struct{ root node }
 
-// find finds a node. Links in the middle lead nowhere, for they lead out of the tree.
-func (t tree) find(op, name string) (node, error) {
+// find finds a node. Links on the way are followed, and one at its end if wanted: those of
+// a tree stay inside of it and make no rings.
+func (t tree) find(name string, follow bool) (node, error) {
 	if !fs.ValidPath(name) {
-		return node{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+		return node{}, fs.ErrInvalid
 	}
 	at := t.root
 	if name == "." {
 		return at, nil
 	}
-next:
-	for part := range strings.SplitSeq(name, "/") {
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		var below []node
 		if at.list != nil {
-			for _, n := range at.list() {
-				if n.name == part {
-					at = n
-					continue next
-				}
-			}
+			below = at.list()
 		}
-		return node{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+		n := slices.IndexFunc(below, func(n node) bool { return n.name == part })
+		if n < 0 {
+			return node{}, fs.ErrNotExist
+		}
+		if at = below[n]; at.target != "" && (follow || i < len(parts)-1) {
+			return t.find(path.Join(path.Join(parts[:i]...), at.target, path.Join(parts[i+1:]...)), follow)
+		}
 	}
 	return at, nil
 }
 
 // Open implements [fs.FS].
 func (t tree) Open(name string) (fs.File, error) {
-	n, err := t.find("open", name)
+	n, err := t.find(name, true)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	case n.list != nil:
-		return &openFolder{info: n.info(), path: name, left: n.list()}, nil
-	case n.text != nil:
-		text := n.text()
-		return &openFile{info{n.name, 0o444, len(text)}, strings.NewReader(text)}, nil
+		return &listing{info: n.info(), path: name, left: n.list()}, nil
 	}
-	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	text := n.text()
+	return &textFile{info{n.name, 0o444, len(text)}, strings.NewReader(text)}, nil
 }
 
 // ReadLink implements [fs.ReadLinkFS].
 func (t tree) ReadLink(name string) (string, error) {
-	n, err := t.find("readlink", name)
-	if err != nil {
-		return "", err
+	n, err := t.find(name, false)
+	if err == nil && n.target == "" {
+		err = fs.ErrInvalid
 	}
-	if n.target == "" {
-		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
+	if err != nil {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: err}
 	}
 	return n.target, nil
 }
 
 // Lstat implements [fs.ReadLinkFS].
 func (t tree) Lstat(name string) (fs.FileInfo, error) {
-	n, err := t.find("lstat", name)
+	n, err := t.find(name, false)
 	if err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "lstat", Path: name, Err: err}
 	}
 	return n.info(), nil
 }
@@ -110,37 +112,37 @@ type info struct {
 	size int
 }
 
-func (i info) Name() string       { return path.Base(i.name) }
+func (i info) Name() string       { return i.name }
 func (i info) Size() int64        { return int64(i.size) }
 func (i info) Mode() fs.FileMode  { return i.mode }
 func (i info) ModTime() time.Time { return time.Time{} }
 func (i info) IsDir() bool        { return i.mode.IsDir() }
 func (i info) Sys() any           { return nil }
 
-type openFile struct {
+type textFile struct {
 	info
 	*strings.Reader
 }
 
-func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
-func (f *openFile) Size() int64                { return f.info.Size() }
-func (f *openFile) Close() error               { return nil }
+func (f *textFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *textFile) Size() int64                { return f.info.Size() }
+func (f *textFile) Close() error               { return nil }
 
-type openFolder struct {
+type listing struct {
 	info
 	path string
 	left []node
 }
 
-func (f *openFolder) Stat() (fs.FileInfo, error) { return f.info, nil }
-func (f *openFolder) Close() error               { return nil }
+func (f *listing) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *listing) Close() error               { return nil }
 
-func (f *openFolder) Read([]byte) (int, error) {
+func (f *listing) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: f.path, Err: fs.ErrInvalid}
 }
 
 // ReadDir implements [fs.ReadDirFile].
-func (f *openFolder) ReadDir(n int) ([]fs.DirEntry, error) {
+func (f *listing) ReadDir(n int) ([]fs.DirEntry, error) {
 	if n <= 0 || n > len(f.left) {
 		if n > 0 && len(f.left) == 0 {
 			return nil, io.EOF
