@@ -111,6 +111,12 @@ func (r *Requests) StageSilent() (seq uint32) {
 	return seq
 }
 
+// Quiet says whether the last request that was committed is one whose end the device
+// does not report. Nothing is staged. Poster's side.
+func (r *Requests) Quiet() bool {
+	return r.unsignaled != 0 && r.tail != atomic.LoadUint32(&r.head) && r.slot(r.tail-1).state() == slotQuiet
+}
+
 // Commit makes the staged requests posted ones. It comes before the device can
 // see them. Poster's side.
 func (r *Requests) Commit() { StoreRelease32(&r.tail, r.staged) }

@@ -19,7 +19,8 @@ type AH struct {
 	pd      *PD
 	dest    GID
 	source  GIDEntry
-	number  uint32 // what soft-RoCE calls it in requests
+	half    ahHalf
+	number  uint32 // by which requests name it
 	closing atomic.Bool
 }
 
@@ -194,7 +195,8 @@ func (pd *PD) newAH(op string, to Endpoint, source GIDEntry, o *AHOptions) (*AH,
 		hops = defaultHopLimit
 	}
 	ah := &AH{object: object{dev: d, kind: kindAH, id: d.nextID()}, pd: pd, dest: to.GID, source: source}
-	in, out, reply := new(abi.UverbsCreateAH), new(abi.UverbsCreateAHResp), new(abi.RxeCreateAHResp)
+	in, out := new(abi.UverbsCreateAH), new(abi.UverbsCreateAHResp)
+	ah.half = d.provider.newAH(ah)
 	in.UserHandle, in.PDHandle = ah.id, pd.handle
 	in.Attr = abi.UverbsAHAttr{DLID: to.LID, SL: o.ServiceLevel, PortNum: uint8(source.Port)}
 	if !to.GID.IsZero() {
@@ -202,14 +204,14 @@ func (pd *PD) newAH(op string, to Endpoint, source GIDEntry, o *AHOptions) (*AH,
 		in.Attr.GRH = abi.UverbsGlobalRoute{DGID: to.GID, FlowLabel: o.FlowLabel, SGIDIndex: uint8(source.Index), HopLimit: hops, TrafficClass: o.TrafficClass}
 	}
 	r := newCommand(d.driver, abi.IB_USER_VERBS_CMD_CREATE_AH, in.Bytes(), out.Bytes())
-	r.out(abi.UVERBS_ATTR_UHW_OUT, reply.Bytes())
+	ah.half.create(r)
 	if err := d.call(op, r); err != nil {
 		return nil, explainAH(err, to.GID, source)
 	}
-	ah.handle, ah.number = out.AHHandle, reply.AHNum
-	if ah.number == 0 {
-		ah.free()
-		return nil, fmt.Errorf("goverbs: %s: %s: %w by this kernel: soft-RoCE takes address handles by number since Linux 5.15, and this one gave none", d.info.Name, op, ErrNotSupported)
+	ah.handle = out.AHHandle
+	if ah.number, err = ah.half.made(op, &in.Attr); err != nil {
+		ah.destroy()
+		return nil, err
 	}
 	if err := d.hold(ah, &pd.object); err != nil {
 		ah.free()
@@ -258,6 +260,14 @@ func (ah *AH) Close() error {
 }
 
 func (ah *AH) free() error {
+	err := ah.destroy()
+	if err == nil {
+		ah.half.detach()
+	}
+	return err
+}
+
+func (ah *AH) destroy() error {
 	return ah.dev.destroy("destroy AH", abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY, ah.handle, nil)
 }
 

@@ -74,7 +74,7 @@ func TestBug05ConsumerIndexBeforeArm(t *testing.T) {
 	}
 	defer w.Close()
 	polled, arms := uint32(0), 0
-	ring := r.sendQ.mapping.Bytes()
+	ring := r.sendQ.half.(*rxeCQ).mapping.Bytes()
 	r.k.Fail(func(c fakekernel.Call) error {
 		if c.Command == abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ {
 			arms++

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -22,6 +23,13 @@ type Channel struct {
 	mu     sync.Mutex // one reader at a time; guards all below
 	record [8]byte
 	queues map[uint64]*CQ // by user handle
+
+	// The queues that have a waiter. It comes before their waiterMu, and
+	// nobody waits for anything with it held.
+	waited struct {
+		sync.Mutex
+		queues []*CQ
+	}
 }
 
 // NewChannel makes a completion channel for CQOptions.Channel.
@@ -55,7 +63,31 @@ func (d *Device) newChannel() (*Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Channel{object: object{dev: d, kind: kindChannel, id: d.nextID()}, file: f, queues: make(map[uint64]*CQ)}, nil
+	c := &Channel{object: object{dev: d, kind: kindChannel, id: d.nextID()}, file: f, queues: make(map[uint64]*CQ)}
+	f.Notify(c.wake)
+	return c, nil
+}
+
+// wake makes all waiters look: there may be an event.
+func (c *Channel) wake() {
+	c.waited.Lock()
+	defer c.waited.Unlock()
+	for _, q := range c.waited.queues {
+		q.wakeWaiter()
+	}
+}
+
+// attach says that a queue has a waiter, detach that it has none any more.
+func (c *Channel) attach(q *CQ) {
+	c.waited.Lock()
+	defer c.waited.Unlock()
+	c.waited.queues = append(c.waited.queues, q)
+}
+
+func (c *Channel) detach(q *CQ) {
+	c.waited.Lock()
+	defer c.waited.Unlock()
+	c.waited.queues = slices.DeleteFunc(c.waited.queues, func(o *CQ) bool { return o == q })
 }
 
 // adopt takes over an event descriptor that the kernel returned.
@@ -109,6 +141,7 @@ func (c *Channel) take(q *CQ) (bool, error) {
 			continue
 		}
 		owner.pending++
+		owner.half.eventTaken()
 		if owner != q {
 			// Whom this wakes may want the event at once.
 			c.mu.Unlock()

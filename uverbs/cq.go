@@ -8,8 +8,6 @@ import (
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
-	"github.com/goverbs/goverbs/rxe"
-	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 // CQ is a completion queue.
@@ -19,17 +17,16 @@ import (
 // time corrupt the queue. Close may come from any goroutine, also beside Poll.
 type CQ struct {
 	object
-	ring    cq.CompletionRing
-	mapping *kernel.Mapping
-	state   cq.State
-	room    int   // completions that the ring holds; guarded by dev.mu
-	asked   []int // depths that are being changed to; guarded by dev.mu
+	ring  cq.CompletionRing
+	half  cqHalf
+	state cq.State
+	room  int   // completions that the ring holds; guarded by dev.mu
+	asked []int // depths that are being changed to; guarded by dev.mu
 
-	channel *Channel    // nil without events
-	own     bool        // channel was made for this queue alone
-	pending int         // events read for this queue by others; guarded by channel.mu
-	bell    sync.Mutex  // Arm against Close
-	arm     [2]*request // prebuilt: any completion, solicited ones
+	channel *Channel   // nil without events
+	own     bool       // channel was made for this queue alone
+	pending int        // events read for this queue by others; guarded by channel.mu
+	bell    sync.Mutex // Arm against Close
 
 	waiterMu sync.Mutex
 	wake     func()
@@ -117,14 +114,13 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 // create makes the kernel's object and maps its ring.
 func (q *CQ) create(op string, depth, vector int) error {
 	d := q.dev
-	resp, cqe := new(abi.RxeCreateCQResp), make([]byte, 4)
+	q.half = d.provider.newCQ(q)
+	cqe := make([]byte, 4)
 	r := newRequest(d.driver, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
 	r.create(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
-	r.in32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(depth))
 	r.in64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id)
 	r.in32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(vector))
 	r.out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe)
-	r.out(abi.UVERBS_ATTR_UHW_OUT, resp.Bytes())
 	if q.channel != nil {
 		r.fd(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.channel.file.FD())
 	}
@@ -132,47 +128,28 @@ func (q *CQ) create(op string, depth, vector int) error {
 		r.fd(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, d.async.file.FD())
 		r.optional()
 	}
-	if err := d.call(op, r); err != nil {
+	err := q.half.create(r, depth)
+	if err == nil {
+		err = d.call(op, r)
+	}
+	if err != nil {
+		q.half.detach(true)
 		return err
 	}
 	q.handle = uint32(r.result(abi.UVERBS_ATTR_CREATE_CQ_HANDLE))
 	q.room = int(native.Uint32(cqe))
-	mapping, err := d.mapRing(op, resp.MI)
-	if err == nil {
-		var ring *rxe.CQ
-		if ring, err = rxe.NewCQ(mapping.Bytes(), &d.endpoints, &q.state); err == nil {
-			q.ring, q.mapping = ring, mapping
-			// The ring that is mapped is what can be filled, whatever
-			// the reply says.
-			q.room = min(q.room, int(ring.Capacity()))
-			q.prebuildArm()
-			return nil
-		}
-		mapping.Detach()
-		err = &Error{Op: op, Device: d.info.Name, Err: err}
-	}
-	d.destroy("destroy CQ", abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY, q.handle, new(abi.UverbsDestroyCQResp).Bytes())
-	return err
-}
-
-// mapRing maps a queue that the kernel's reply describes.
-func (d *Device) mapRing(op string, mi abi.MMInfo) (*kernel.Mapping, error) {
-	const limit = 1 << 34 // far above what any depth asks for
-	if mi.Size == 0 || uint64(mi.Size) > limit || mi.Offset > 1<<62 {
-		return nil, &Error{Op: op, Device: d.info.Name, Err: fmt.Errorf("the kernel describes a queue of %d bytes at offset %#x", mi.Size, mi.Offset)}
-	}
-	m, err := d.file.Map(int64(mi.Offset), int(mi.Size))
+	ring, err := q.half.made(op)
 	if err != nil {
-		return nil, &Error{Op: op, Device: d.info.Name, Err: kernelError(err), Hint: fmt.Sprintf("mapping %d bytes of queue memory", mi.Size)}
+		q.half.detach(q.destroy() == nil)
+		return err
 	}
-	return m, nil
+	// The ring that is there is what can be filled, whatever the reply says.
+	q.ring, q.room = ring, min(q.room, int(ring.Capacity()))
+	return nil
 }
 
-func (q *CQ) prebuildArm() {
-	for solicited := range q.arm {
-		in := &abi.UverbsReqNotifyCQ{CQHandle: q.handle, SolicitedOnly: uint32(solicited)}
-		q.arm[solicited] = newCommand(q.dev.driver, abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, in.Bytes(), nil)
-	}
+func (q *CQ) destroy() error {
+	return q.dev.destroy("destroy CQ", abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY, q.handle, new(abi.UverbsDestroyCQResp).Bytes())
 }
 
 // Device is the device that the queue belongs to.
@@ -210,7 +187,7 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 	if q.state.Load()&cq.Closed != 0 {
 		return 0, q.closedError()
 	}
-	runtime.KeepAlive(q.mapping)
+	runtime.KeepAlive(q)
 	return n, nil
 }
 
@@ -229,7 +206,7 @@ func (q *CQ) pollSlow(wcs []WC) (int, error) {
 	if q.state.Load()&cq.Closed != 0 {
 		return 0, q.closedError()
 	}
-	runtime.KeepAlive(q.mapping)
+	runtime.KeepAlive(q)
 	if n > 0 {
 		return n, nil
 	}
@@ -247,17 +224,16 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	if q.channel == nil {
 		return fmt.Errorf("goverbs: %s: arm CQ: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
 	}
-	r := q.arm[0]
-	if solicitedOnly {
-		r = q.arm[1]
+	if q.state.Load()&cq.Shared != 0 {
+		q.polling.Lock() // what is armed is where Poll is
+		defer q.polling.Unlock()
 	}
 	q.bell.Lock()
 	defer q.bell.Unlock()
 	if q.state.Load()&cq.Closed != 0 {
 		return q.closedError()
 	}
-	r.rearm()
-	return q.dev.call("arm CQ", r)
+	return q.half.arm(solicitedOnly)
 }
 
 // TakeEvent consumes one event of the queue if there is one. It does not wait.
@@ -274,20 +250,30 @@ func (q *CQ) Attach(wake func()) (fd int, detach func(), err error) {
 	if q.channel == nil {
 		return -1, nil, fmt.Errorf("goverbs: %s: wait on CQ: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
 	}
-	q.waiterMu.Lock()
-	defer q.waiterMu.Unlock()
-	if q.state.Load()&cq.Closed != 0 {
-		return -1, nil, q.closedError()
+	if err := q.attach(wake); err != nil {
+		return -1, nil, err
 	}
-	if q.wake != nil {
-		return -1, nil, fmt.Errorf("goverbs: %s: wait on CQ: %w: another waiter has it", q.dev.info.Name, ErrBusy)
-	}
-	q.wake = wake
-	return q.channel.file.FD(), func() {
+	// Who cannot be polled for tells by a call.
+	q.channel.attach(q)
+	return q.channel.file.PollFD(), func() {
+		q.channel.detach(q)
 		q.waiterMu.Lock()
 		q.wake = nil
 		q.waiterMu.Unlock()
 	}, nil
+}
+
+func (q *CQ) attach(wake func()) error {
+	q.waiterMu.Lock()
+	defer q.waiterMu.Unlock()
+	if q.state.Load()&cq.Closed != 0 {
+		return q.closedError()
+	}
+	if q.wake != nil {
+		return fmt.Errorf("goverbs: %s: wait on CQ: %w: another waiter has it", q.dev.info.Name, ErrBusy)
+	}
+	q.wake = wake
+	return nil
 }
 
 // wakeWaiter makes a parked waiter look again.
@@ -329,9 +315,9 @@ func (q *CQ) free() error {
 	q.bell.Lock()
 	q.state.Set(cq.Closed)
 	q.bell.Unlock()
-	err := q.dev.destroy("destroy CQ", abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY, q.handle, new(abi.UverbsDestroyCQResp).Bytes())
+	err := q.destroy()
 	q.wakeWaiter()
-	if e := q.mailbox.abandon(q); err == nil && e != nil {
+	if e := q.mailbox.abandon(q, err == nil); err == nil && e != nil {
 		err = &Error{Op: "destroy CQ", Device: q.dev.info.Name, Err: e}
 	}
 	q.leaveChannel()

@@ -23,6 +23,8 @@ type Device struct {
 	driver uint32
 	trace  *tracer
 
+	provider provider // nil: the library has none for the driver
+
 	vectors     int    // completion vectors
 	coreSupport uint64 // what the kernel's core says it supports
 	attr        DeviceAttr
@@ -62,6 +64,11 @@ func (d *Device) getContext() error {
 	r := newRequest(d.driver, abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT)
 	r.out(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors)
 	r.out(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, core)
+	if d.provides() {
+		if err := d.provider.context(r); err != nil {
+			return &Error{Op: "get context", Device: d.info.Name, Err: err}
+		}
+	}
 	if err := d.call("get context", r); err != nil {
 		return err
 	}
@@ -107,6 +114,11 @@ func (d *Device) Close() error {
 	if d.async != nil {
 		d.async.close()
 	}
+	if d.provides() {
+		if err := d.provider.end(); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if err := d.file.Close(); err != nil {
 		errs = append(errs, fmt.Errorf("goverbs: %s: close: %w", d.info.Name, err))
 	}
@@ -118,13 +130,17 @@ func (d *Device) Close() error {
 func (d *Device) ofKind(k kind) []closer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var all []closer
-	for _, c := range d.objects {
+	var ids []uint64
+	for id, c := range d.objects {
 		if c.base().kind == k {
-			all = append(all, c)
+			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(all, func(a, b closer) int { return int(int64(a.base().id) - int64(b.base().id)) })
+	slices.Sort(ids)
+	all := make([]closer, len(ids))
+	for i, id := range ids {
+		all[i] = d.objects[id]
+	}
 	return all
 }
 

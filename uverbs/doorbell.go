@@ -40,8 +40,8 @@ const (
 	bellWQESize = 128
 )
 
-func (b *doorbell) init(qp *QP) {
-	b.qp = qp
+func newDoorbell(qp *QP) *doorbell {
+	b := &doorbell{qp: qp}
 	in := &abi.UverbsPostSend{QPHandle: qp.handle, WQESize: bellWQESize}
 	out := new(abi.UverbsPostSendResp)
 	b.reply = out.Bytes()
@@ -53,6 +53,17 @@ func (b *doorbell) init(qp *QP) {
 	native.PutUint32(b.write[0:], abi.IB_USER_VERBS_CMD_POST_SEND)
 	native.PutUint16(b.write[4:], uint16(len(b.write)/wordSize))
 	native.PutUint16(b.write[6:], uint16(len(b.reply)/wordSize))
+	return b
+}
+
+// await waits until a call that has begun is over. Later ones see that the queue
+// pair is closing.
+func (b *doorbell) await() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.mu.Unlock() //nolint:staticcheck // waiting is the purpose
 }
 
 // ring rings. It returns the bare errno.

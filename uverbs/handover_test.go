@@ -79,20 +79,20 @@ func newHandover(t testing.TB, kind string) *handover {
 		qp, err := h.pd.NewQP(RC, opts)
 		must(err)
 		must(qp.Connect(t.Context(), h.a.Endpoint(), nil))
-		m := move{to: other.q.mapping.Bytes(), qpn: qp.QPN(), recv: true}
+		m := move{to: other.q.half.(*rxeCQ).mapping.Bytes(), qpn: qp.QPN(), recv: true}
 		rq := qp.RecvQueue()
 		switch kind {
 		case "send":
-			m.from, m.recv = qp.mapping[1].Bytes(), false
+			m.from, m.recv = qp.half.(*rxeQP).send.Bytes(), false
 			sq := qp.SendQueue()
 			p.post = func(id uint64) error {
 				sq.Send(id, mrs[id].All())
 				return sq.Flush()
 			}
 		case "recv":
-			m.from = qp.mapping[0].Bytes()
+			m.from = qp.half.(*rxeQP).recv.Bytes()
 		case "srq":
-			m.from, rq = opts.SRQ.mapping.Bytes(), opts.SRQ.RecvQueue()
+			m.from, rq = opts.SRQ.half.(*rxeSRQ).mapping.Bytes(), opts.SRQ.RecvQueue()
 		}
 		if m.recv {
 			p.post = func(id uint64) error {
@@ -195,7 +195,7 @@ func TestRacePlanted(t *testing.T) {
 	h := newHandover(t, "send")
 	var next [2]uint32
 	h.play(t, 20, func(p *player, wcs []WC) (int, error) {
-		b, n := p.q.mapping.Bytes(), 0
+		b, n := p.q.half.(*rxeCQ).mapping.Bytes(), 0
 		for i := &next[p.mark-1]; n < len(wcs) && *i != peek32(b, 128); n++ {
 			// Every buffer goes round in order.
 			wcs[n] = WC{ID: uint64(*i) % uint64(len(h.buffers))}

@@ -77,7 +77,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	// does anything.
 	for _, errno := range []uint32{bellWrite, bellIoctl} {
 		r.dev.bell.Store(errno)
-		b := &r.a.sq.bell
+		b := r.a.sq.bell
 		if n := testing.AllocsPerRun(100, func() {
 			b.ioctl.rearm()
 		}); n != 0 {

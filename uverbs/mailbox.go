@@ -216,7 +216,7 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 }
 
 // abandon gives back what a closed queue still held, its ring included.
-func (m *mailbox) abandon(q *CQ) error {
+func (m *mailbox) abandon(q *CQ, destroyed bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q.ring.ReturnShared()
@@ -230,7 +230,7 @@ func (m *mailbox) abandon(q *CQ) error {
 		r.done <- q.closedError()
 	}
 	m.tombs, m.orphans, m.waiters, m.resizes = nil, nil, nil, nil
-	return q.mapping.Detach()
+	return q.half.detach(destroyed)
 }
 
 // claimCredits counts n more completions that may be outstanding on the queue.

@@ -117,10 +117,21 @@ func openDevice(k kernel.Kernel, info DeviceInfo, opts *Options) (*Device, error
 		d.bell.Store(bellIoctl)
 	}
 	if err := d.begin(); err != nil {
-		f.Close()
+		d.file.Close()
 		return nil, err
 	}
 	return d, nil
+}
+
+// reopen begins again with a new file: a context is what it was made as.
+func (d *Device) reopen() error {
+	d.file.Close()
+	f, err := d.kernel.Open(d.info.Path, d.info.Rdev)
+	if err != nil {
+		return d.info.explainOpen(err)
+	}
+	d.file = f
+	return explainContext(d.getContext())
 }
 
 // begin makes the file a context and learns what there is to know.
@@ -133,7 +144,18 @@ func (d *Device) begin() error {
 		return err
 	}
 	d.attr = attr
-	return d.startAsync()
+	if d.provides() {
+		if err := d.provider.begin(); err != nil {
+			return err
+		}
+	}
+	if err := d.startAsync(); err != nil {
+		if d.provides() {
+			d.provider.end()
+		}
+		return err
+	}
+	return nil
 }
 
 // findDriver makes the context. The kernel wants the number of the driver in
@@ -141,10 +163,12 @@ func (d *Device) begin() error {
 // all are tried: a wrong one is refused and does no harm.
 func (d *Device) findDriver() error {
 	if d.driver != uint32(abi.RDMA_DRIVER_UNKNOWN) {
+		d.provider = d.findProvider()
 		return explainContext(d.getContext())
 	}
 	const highest = 64 // drivers are numbered from 1; the newest known has 21
 	for d.driver = 1; d.driver <= highest; d.driver++ {
+		d.provider = d.findProvider()
 		err := d.getContext()
 		if err == nil || !isErrno(err, syscall.EINVAL) {
 			d.info.Driver = Driver(d.driver)
@@ -161,18 +185,4 @@ func explainContext(err error) error {
 		e.Hint = "the kernel is too old: goverbs needs Linux 5.10 or newer"
 	}
 	return err
-}
-
-// provides says whether this library has a data path for the device's driver.
-func (d *Device) provides() bool {
-	switch abi.RdmaDriverID(d.driver) {
-	case abi.RDMA_DRIVER_RXE:
-		return true
-	}
-	return false
-}
-
-// noProvider says which driver it is that has no data path.
-func (d *Device) noProvider(op string) error {
-	return fmt.Errorf("goverbs: %s: %s: %w: no provider for driver %v (number %d); this version has one for soft-RoCE (rxe)", d.info.Name, op, ErrNotSupported, Driver(d.driver), d.driver)
 }

@@ -27,17 +27,6 @@ var (
 	opsUD = opsOf(cq.OpSend, cq.OpSendImm)
 )
 
-// operations are those that can be posted to a queue pair of the type.
-func (t QPType) operations() opSet {
-	switch t {
-	case RC:
-		return opsRC
-	case UC:
-		return opsUC
-	}
-	return opsUD
-}
-
 // operations are those that the device can carry out on any transport.
 func (a *DeviceAttr) operations() opSet {
 	s := ^opSet(0)
@@ -55,7 +44,8 @@ func (a *DeviceAttr) operations() opSet {
 
 // whyNot says why op cannot be posted to the queue pair.
 func (qp *QP) whyNot(op Opcode) error {
-	if !qp.typ.operations().has(op) {
+	p := qp.dev.provider
+	if !p.operations(qp.typ).has(op) && p.operations(RC).has(op) {
 		return fmt.Errorf("%v on a queue pair of type %v: %w: RC queue pairs have it", op, qp.typ, ErrInvalid)
 	}
 	switch op {

@@ -14,7 +14,11 @@ func (d *Device) NewPD() (*PD, error) {
 	}
 	defer done()
 	in, out := new(abi.UverbsAllocPD), new(abi.UverbsAllocPDResp)
-	if err := d.call("allocate PD", newCommand(d.driver, abi.IB_USER_VERBS_CMD_ALLOC_PD, in.Bytes(), out.Bytes())); err != nil {
+	r := newCommand(d.driver, abi.IB_USER_VERBS_CMD_ALLOC_PD, in.Bytes(), out.Bytes())
+	if d.provides() {
+		d.provider.newPD(r)
+	}
+	if err := d.call("allocate PD", r); err != nil {
 		return nil, err
 	}
 	pd := &PD{object{dev: d, handle: out.PDHandle, kind: kindPD, id: d.nextID()}}

@@ -8,8 +8,6 @@ import (
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
-	"github.com/goverbs/goverbs/rxe"
-	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 // QPType is the transport of a queue pair, with the numbers of enum
@@ -64,7 +62,7 @@ type QP struct {
 
 	windows sync.Map // *MW that were bound through it, by the constant part of their keys
 	index   *userIndex
-	mapping [2]*kernel.Mapping // receive queue, send queue
+	half    qpHalf
 	sq      SendQueue
 	rq      RecvQueue
 	srq     *SRQ       // where receives come from instead of rq, or nil
@@ -328,7 +326,8 @@ func (qp *QP) create(op string, pd *PD) error {
 		MaxSendSGE: uint32(qp.limits.SendSGE), MaxRecvSGE: uint32(qp.limits.RecvSGE),
 		MaxInlineData: uint32(qp.limits.Inline),
 	}
-	limits, qpn, rings := new(abi.UverbsQPCap), make([]byte, 4), new(abi.RxeCreateQPResp)
+	granted, qpn := new(abi.UverbsQPCap), make([]byte, 4)
+	qp.half = d.provider.newQP(qp)
 	r := newRequest(d.driver, abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE)
 	r.create(abi.UVERBS_ATTR_CREATE_QP_HANDLE)
 	r.handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, pd.handle)
@@ -340,82 +339,58 @@ func (qp *QP) create(op string, pd *PD) error {
 	r.constant(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(qp.typ))
 	r.in64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, qp.id)
 	r.in(abi.UVERBS_ATTR_CREATE_QP_CAP, in.Bytes())
-	r.out(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, limits.Bytes())
+	r.out(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, granted.Bytes())
 	r.out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, qpn)
-	r.out(abi.UVERBS_ATTR_UHW_OUT, rings.Bytes())
 	if d.async != nil {
 		r.fd(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD, d.async.file.FD())
 	}
-	if err := d.call(op, r); err != nil {
+	err := qp.half.create(r)
+	if err == nil {
+		err = d.call(op, r)
+	}
+	if err != nil {
+		qp.half.detach(true)
 		d.endpoints.Release(n)
 		return explainQPCap(err, qp.limits)
 	}
 	qp.handle = uint32(r.result(abi.UVERBS_ATTR_CREATE_QP_HANDLE))
 	qp.qpn = native.Uint32(qpn)
-	if err := qp.map2(op, rings, limits); err != nil {
-		qp.destroy()
+	if err := qp.start(op, granted); err != nil {
+		qp.half.detach(qp.destroy() == nil)
 		d.endpoints.Release(n)
 		return err
 	}
 	return nil
 }
 
-// map2 maps both rings and makes the queues that write to them.
-func (qp *QP) map2(op string, rings *abi.RxeCreateQPResp, limits *abi.UverbsQPCap) (err error) {
+// start makes the queues and enters them where pollers look.
+func (qp *QP) start(op string, granted *abi.UverbsQPCap) error {
 	d := qp.dev
-	defer func() {
-		if err != nil {
-			qp.unmap()
-		}
-	}()
-	for i, mi := range []abi.MMInfo{rings.RQMI, rings.SQMI} {
-		if i == 0 && qp.srq != nil {
-			continue // it has none of its own
-		}
-		if qp.mapping[i], err = d.mapRing(op, mi); err != nil {
-			return err
-		}
-	}
-	// What the kernel says it grants is hostile input too: the rings check it.
-	qp.limits.SendSGE = max(qp.limits.SendSGE, int(limits.MaxSendSGE))
-	qp.limits.Inline = max(qp.limits.Inline, int(limits.MaxInlineData))
-	var rq cq.RecvRing = noRing{}
-	if qp.srq == nil {
-		qp.limits.RecvSGE = max(qp.limits.RecvSGE, int(limits.MaxRecvSGE))
-		ring, err := rxe.NewRQ(qp.mapping[0].Bytes(), qp.limits.RecvSGE)
-		if err != nil {
-			return &Error{Op: op, Device: d.info.Name, Err: err}
-		}
-		if ring.Capacity() < qp.limits.RecvDepth {
-			return &Error{Op: op, Device: d.info.Name, Err: fmt.Errorf("a ring for %d receives where %d were asked", ring.Capacity(), qp.limits.RecvDepth)}
-		}
-		rq = ring
-	}
-	sq, err := rxe.NewSQ(qp.mapping[1].Bytes(), qp.limits.SendSGE, qp.limits.Inline)
-	if err != nil {
-		return &Error{Op: op, Device: d.info.Name, Err: err}
-	}
-	if sq.Capacity() < qp.limits.SendDepth {
-		return &Error{Op: op, Device: d.info.Name, Err: fmt.Errorf("a ring for %d sends where %d were asked", sq.Capacity(), qp.limits.SendDepth)}
-	}
 	send := cq.NewRequests(uint32(qp.limits.SendDepth), cq.SendSide, qp.qpn, &qp.sendCQ.state)
 	recv := cq.NewRequests(uint32(qp.limits.RecvDepth), cq.RecvSide, qp.qpn, &qp.recvCQ.state)
-	qp.sq.init(qp, sq, send)
-	qp.rq.init(qp, rq, recv)
-	ep := &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv, Invalidated: qp.invalidated}
+	var own *cq.Requests // none with an SRQ
+	if qp.srq == nil {
+		own = recv
+	}
+	sends, receives, err := qp.half.made(op, granted, send, own)
+	if err != nil {
+		return err
+	}
+	qp.sq.init(qp, sends, send)
+	qp.rq.init(qp, receives, recv)
+	byQP := d.provider.receivesNameQP()
+	ep := &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv, Datagram: byQP && qp.typ == UD, Invalidated: qp.invalidated}
+	if byQP && qp.srq != nil {
+		ep.Recv, ep.Shared = nil, qp.srq.shared
+	}
 	d.endpoints.Set(qp.index.n, ep)
 	if qp.srq != nil {
-		qp.member = qp.srq.join(qp.recvCQ, ep)
-	}
-	return nil
-}
-
-func (qp *QP) unmap() {
-	for _, m := range qp.mapping {
-		if m != nil {
-			m.Detach()
+		qp.srq.index.cqs.Add(1)
+		if !byQP {
+			qp.member = qp.srq.join(qp.recvCQ, ep)
 		}
 	}
+	return nil
 }
 
 // SendQueue is where sends, writes and reads are posted. One goroutine at a
@@ -455,10 +430,9 @@ func (qp *QP) free() error {
 	// Calls that began before are over once their locks were had: a doorbell,
 	// a query or change of state. The kernel refuses to destroy what a call
 	// under way uses, and gives the handle out again after.
-	for _, calls := range []*sync.Mutex{&qp.sq.bell.mu, &qp.modify} {
-		calls.Lock()
-		calls.Unlock() //nolint:staticcheck // waiting is the purpose
-	}
+	qp.sq.bell.await()
+	qp.modify.Lock()
+	qp.modify.Unlock() //nolint:staticcheck // waiting is the purpose
 	d := qp.dev
 	d.byQPN.Lock()
 	if d.byQPN.m[qp.qpn] == qp {
@@ -469,16 +443,22 @@ func (qp *QP) free() error {
 	err := qp.destroy()
 	// From here on the kernel adds no completion of this QP. What is in the
 	// rings already hits the tombstone.
-	d.endpoints.Set(qp.index.n, &cq.Endpoint{QPN: qp.qpn, Closed: true})
+	tombstone := &cq.Endpoint{QPN: qp.qpn, Closed: true}
+	if qp.srq != nil && d.provider.receivesNameQP() {
+		tombstone.Shared = qp.srq.shared
+	}
+	d.endpoints.Set(qp.index.n, tombstone)
 	for _, c := range qp.claims() {
 		t := tomb{index: qp.index, credits: c.n}
 		if qp.srq != nil && c.cq == qp.recvCQ {
-			qp.member.Close()
+			if qp.member != nil {
+				qp.member.Close()
+			}
 			t.srq, t.member = qp.srq, qp.member
 		}
 		c.cq.mailbox.bury(c.cq, t, qp.sq.requests, qp.rq.requests)
 	}
-	qp.unmap()
+	qp.half.detach(err == nil)
 	return err
 }
 

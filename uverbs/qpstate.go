@@ -243,6 +243,7 @@ func (qp *QP) change(to QPState, attrs ...QPAttr) error {
 		qp.sendCQ.mailbox.adopt(qp.sendCQ, &qp.closing, qp.sq.requests, qp.carried)
 		qp.recvCQ.mailbox.adopt(qp.recvCQ, &qp.closing, qp.rq.requests, false)
 		qp.carried = false
+		qp.half.wasReset()
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"runtime"
 
 	"github.com/goverbs/goverbs/cq"
-	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 // RecvQueue stages receives and hands them to the device. One goroutine at a
@@ -18,11 +17,11 @@ type RecvQueue struct {
 	requests *cq.Requests // of qp
 	table    recvTable    // requests, or those of srq
 	ring     cq.RecvRing
-	mapping  *kernel.Mapping // the ring's memory
-	index    uint32          // user index of qp or srq
+	index    uint32 // user index of qp or srq
 	err      error
 	flushing uint32 // 1 inside Flush; see QP.flushes
 	epoch    uint32 // of qp, when the first of the staged requests was
+	restart  func() // as of SendQueue
 
 	sges   []cq.SGE // of the request under construction
 	length uint64   // of all of them, bytes
@@ -40,17 +39,12 @@ type recvTable interface {
 
 func (q *RecvQueue) init(qp *QP, ring cq.RecvRing, requests *cq.Requests) {
 	q.qp, q.ring, q.requests, q.table = qp, ring, requests, requests
-	q.mapping, q.index = qp.mapping[0], qp.index.n
+	q.index = qp.index.n
+	if r, ok := ring.(interface{ Reset() }); ok {
+		q.restart = r.Reset
+	}
 	q.sges = make([]cq.SGE, 0, qp.limits.RecvSGE)
 }
-
-// noRing is the receive ring of a queue pair that has an SRQ.
-type noRing struct{}
-
-func (noRing) Put(uint64, []cq.SGE) {}
-func (noRing) Publish()             {}
-func (noRing) Rollback(uint32)      {}
-func (noRing) Empty() bool          { return true }
 
 // Room is how many more receives can be staged now.
 func (q *RecvQueue) Room() int { return q.table.Room() }
@@ -118,7 +112,11 @@ func (q *RecvQueue) stage(id uint64) {
 		return
 	}
 	if q.qp != nil && q.table.Staged() == 0 {
-		q.epoch = q.qp.epoch()
+		if e := q.qp.epoch(); e != q.epoch {
+			if q.epoch = e; q.restart != nil {
+				q.restart()
+			}
+		}
 	}
 	seq, _ := q.table.Stage(id, cq.OpRecv, uint32(min(q.length, maxMessage)), false)
 	q.ring.Put(cq.MakeWRID(q.index, cq.RecvSide, seq), q.sges)
@@ -140,7 +138,7 @@ func (q *RecvQueue) Flush() error {
 	if n > 0 {
 		q.table.Commit()
 		q.ring.Publish()
-		runtime.KeepAlive(q.mapping)
+		runtime.KeepAlive(q)
 	}
 	cq.StoreRelease32(&q.flushing, 0)
 	return nil

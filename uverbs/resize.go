@@ -9,7 +9,6 @@ import (
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
-	"github.com/goverbs/goverbs/rxe"
 )
 
 // resize is a change of depth that waits for the poller.
@@ -127,27 +126,14 @@ func (q *CQ) resize(depth int) error {
 	if q.state.Load()&cq.Closed != 0 {
 		return q.closedError()
 	}
-	in, out, rings := new(abi.UverbsResizeCQ), new(abi.UverbsResizeCQResp), new(abi.RxeResizeCQResp)
-	in.CQHandle, in.CQE = q.handle, uint32(depth)
-	r := newCommand(d.driver, abi.IB_USER_VERBS_CMD_RESIZE_CQ, in.Bytes(), out.Bytes())
-	r.out(abi.UVERBS_ATTR_UHW_OUT, rings.Bytes())
-	if err := d.call(op, r); err != nil {
-		return err
-	}
-	// The kernel has moved what was in the old ring to a new one. From here
-	// on the old one is dead, so that a failure leaves a queue without any.
-	mapping, err := d.mapRing(op, rings.MI)
-	if err != nil {
+	ring, room, lost, err := q.half.resize(op, depth)
+	if lost {
 		return q.lost(err)
 	}
-	ring, err := rxe.NewCQ(mapping.Bytes(), &d.endpoints, &q.state)
 	if err != nil {
-		mapping.Detach()
-		return q.lost(&Error{Op: op, Device: d.info.Name, Err: err})
+		return err
 	}
-	ring.Continue(q.ring.Consumed())
-	old := q.mapping
-	q.ring, q.mapping = ring, mapping
+	q.ring = ring
 	// Laps are counted from the new ring's beginning.
 	for i := range q.mailbox.tombs {
 		q.mailbox.tombs[i].lap = 0
@@ -156,11 +142,8 @@ func (q *CQ) resize(depth int) error {
 		q.mailbox.orphans[i].lap = 0
 	}
 	d.mu.Lock()
-	q.room = min(int(out.CQE), int(ring.Capacity()))
+	q.room = min(room, int(ring.Capacity()))
 	d.mu.Unlock()
-	// The queue has its new ring, whatever becomes of the old one: the collector
-	// unmaps it.
-	old.Detach()
 	return nil
 }
 

@@ -67,7 +67,7 @@ func TestResizeCredits(t *testing.T) {
 		t.Errorf("depth %d after a resize to 127 and one that was cancelled", n)
 	}
 	// The old ring cannot be replaced by zero pages, but it is the old one.
-	old := q.mapping
+	old := q.half.(*rxeCQ).mapping
 	r.k.FailAt(fakekernel.Detach, 1, syscall.ENOMEM)
 	if err := q.ResizeOwned(31); err != nil {
 		t.Errorf("a resize whose old ring stays mapped: %v", err)

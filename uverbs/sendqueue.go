@@ -2,7 +2,9 @@ package uverbs
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cq"
@@ -23,10 +25,13 @@ type SendQueue struct {
 	qp       *QP
 	ring     cq.SendRing
 	requests *cq.Requests
-	bell     doorbell
+	bell     *doorbell // nil: the ring has one
 	err      error
-	flushing uint32 // 1 inside Flush; see QP.flushes
+	flushing uint32 // 1 while the ring is written to; see QP.flushes
 	epoch    uint32 // of qp, when the first of the staged requests was
+	restart  func() // begins anew after a reset; nil: the device does that
+
+	ends sync.Mutex // the end of the queue, and who may write there; see tail
 
 	wr    cq.SendRequest
 	sges  []cq.SGE     // of wr
@@ -37,8 +42,10 @@ type SendQueue struct {
 func (q *SendQueue) init(qp *QP, ring cq.SendRing, requests *cq.Requests) {
 	q.qp, q.ring, q.requests = qp, ring, requests
 	q.sges = make([]cq.SGE, 0, qp.limits.SendSGE)
-	q.ops = qp.typ.operations() & qp.dev.attr.operations()
-	q.bell.init(qp)
+	if r, ok := ring.(interface{ Reset() }); ok {
+		q.restart = r.Reset
+	}
+	q.ops = qp.dev.provider.operations(qp.typ) & qp.dev.attr.operations()
 }
 
 // Room is how many more requests can be staged now.
@@ -218,8 +225,19 @@ func (q *SendQueue) stage(id uint64) bool {
 		q.fail(fmt.Errorf("%w: its %d requests are outstanding: poll the CQ, or ask for more with QPOptions.SendDepth", ErrQueueFull, q.requests.Depth()))
 		return false
 	}
+	// The end of the ring is Shutdown's when it has begun; see tail.
+	cq.StoreRelease32(&q.flushing, 1)
+	if q.qp.ending.Load() {
+		cq.StoreRelease32(&q.flushing, 0)
+		q.fail(q.qp.whyEnding())
+		return false
+	}
 	if q.requests.Staged() == 0 {
-		q.epoch = q.qp.epoch()
+		if e := q.qp.epoch(); e != q.epoch {
+			if q.epoch = e; q.restart != nil {
+				q.restart()
+			}
+		}
 	}
 	seq, signal := q.requests.Stage(id, q.wr.Op, q.wr.Length, q.wr.Flags&cq.Unsignaled != 0)
 	if signal {
@@ -228,6 +246,7 @@ func (q *SendQueue) stage(id uint64) bool {
 	q.wr.WRID = cq.MakeWRID(q.qp.index.n, cq.SendSide, seq)
 	q.wr.SGEs = q.sges
 	q.ring.Put(&q.wr)
+	cq.StoreRelease32(&q.flushing, 0)
 	return true
 }
 
@@ -240,10 +259,10 @@ func (q *SendQueue) fail(err error) {
 
 // Flush hands the staged requests to the device and rings its doorbell once.
 func (q *SendQueue) Flush() error {
-	n := q.requests.Staged()
 	cq.StoreRelease32(&q.flushing, 1)
+	n := q.requests.Staged()
 	if q.err != nil || q.qp.ending.Load() || !q.qp.sends() || n > 0 && !q.qp.sameEpoch(q.epoch) {
-		return q.refuse(n)
+		return q.refuse()
 	}
 	if n == 0 {
 		cq.StoreRelease32(&q.flushing, 0)
@@ -251,8 +270,13 @@ func (q *SendQueue) Flush() error {
 	}
 	q.requests.Commit()
 	q.ring.Publish()
-	err := q.bell.ring()
-	runtime.KeepAlive(q.qp.mapping[1])
+	var err error
+	if q.bell != nil {
+		err = q.bell.ring()
+	} else if q.qp.closing.Load() {
+		err = os.ErrClosed // whatever the device made of it
+	}
+	runtime.KeepAlive(q.qp)
 	if err != nil {
 		err = q.unrung(n, err)
 	}
@@ -271,8 +295,11 @@ func (qp *QP) sends() bool {
 }
 
 // refuse takes the staged requests back and says why.
-func (q *SendQueue) refuse(n uint32) error {
+func (q *SendQueue) refuse() error {
+	q.ends.Lock()
+	n := q.requests.Staged()
 	q.takeBack(n)
+	q.ends.Unlock()
 	cq.StoreRelease32(&q.flushing, 0)
 	err := q.err
 	q.err = nil
@@ -295,6 +322,30 @@ func (q *SendQueue) takeBack(n uint32) {
 	if len(q.binds) > 0 {
 		q.unbind()
 	}
+}
+
+// tail posts a request behind all others that does nothing and tells when those have
+// been carried out, where the device tells so by completions alone, and those at the
+// end are quiet. The queue pair is ending and no Flush is under way: the poster does
+// not write to the ring any more. It is for one goroutine at a time, and may be
+// called again.
+func (q *SendQueue) tail() {
+	ring, ok := q.ring.(interface{ PutNop(wrid uint64) })
+	if !ok || QPState(q.qp.state.Load()) != StateRTS {
+		return
+	}
+	q.ends.Lock()
+	defer q.ends.Unlock()
+	if n := q.requests.Staged(); n > 0 { // of a poster that came no further
+		q.ring.Rollback(n)
+		q.requests.Rollback(n)
+	}
+	if q.requests.Idle() || !q.requests.Quiet() || q.requests.Room() == 0 {
+		return
+	}
+	ring.PutNop(cq.MakeWRID(q.qp.index.n, cq.SendSide, q.requests.StageSilent()))
+	q.requests.Commit()
+	q.ring.Publish()
 }
 
 // unrung decides what becomes of requests whose doorbell failed. If the device

@@ -137,7 +137,10 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 	// never done where it does not look at the ring of a queue pair that has
 	// failed, as soft-RoCE of Linux 5.10.
 	failed, since, left := false, time.Now(), qp.sq.requests.Vacant()
-	if err := wait(func() bool { return qp.sq.requests.Idle() || qp.sq.ring.Empty() }, func() bool {
+	if err := wait(func() bool {
+		qp.sq.tail()
+		return qp.sq.requests.Idle() || qp.sq.ring.Empty()
+	}, func() bool {
 		if now := qp.sq.requests.Vacant(); now != left {
 			since, left = time.Now(), now
 		}

@@ -10,8 +10,6 @@ import (
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
-	"github.com/goverbs/goverbs/rxe"
-	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 // SRQ is a shared receive queue: receives that any of several queue pairs takes
@@ -29,7 +27,7 @@ type SRQ struct {
 	object
 	pd      *PD
 	index   *userIndex
-	mapping *kernel.Mapping
+	half    srqHalf
 	shared  *cq.SharedRequests
 	rq      RecvQueue
 	sge     int
@@ -117,22 +115,27 @@ func (s *SRQ) create(op string, o *SRQOptions) error {
 	// completions may be in some ring.
 	s.index = &userIndex{n: n, home: &d.endpoints}
 	s.index.cqs.Store(1)
-	resp, depth, sge := new(abi.RxeCreateSRQResp), make([]byte, 4), make([]byte, 4)
+	s.half = d.provider.newSRQ(s)
+	depth, sge := make([]byte, 4), make([]byte, 4)
 	r := newRequest(d.driver, abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE)
 	r.create(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE)
 	r.handle(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, s.pd.handle)
 	r.constant(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, uint64(abi.IB_UVERBS_SRQT_BASIC))
 	r.in64(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, s.id)
-	r.in32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, uint32(o.Depth))
 	r.in32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, uint32(o.SGE))
 	r.in32(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, uint32(o.Limit))
 	r.out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, depth)
 	r.out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, sge)
-	r.out(abi.UVERBS_ATTR_UHW_OUT, resp.Bytes())
 	if d.async != nil {
 		r.fd(abi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD, d.async.file.FD())
 	}
-	if err := d.call(op, r); err != nil {
+	s.shared = cq.NewSharedRequests(uint32(o.Depth))
+	err := s.half.create(r, o, s.shared)
+	if err == nil {
+		err = d.call(op, r)
+	}
+	if err != nil {
+		s.half.detach(true)
 		d.endpoints.Release(n)
 		var e *Error
 		if errors.As(err, &e) && isErrno(err, syscall.EINVAL, syscall.ENOMEM) {
@@ -141,38 +144,19 @@ func (s *SRQ) create(op string, o *SRQOptions) error {
 		return err
 	}
 	s.handle = uint32(r.result(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE))
-	err := s.mapQueue(op, o, resp.MI, native.Uint32(sge))
+	ring, err := s.half.made(op, o.Depth, native.Uint32(sge))
 	if err != nil {
-		s.destroy()
+		s.half.detach(s.destroy() == nil)
 		d.endpoints.Release(n)
-	}
-	return err
-}
-
-func (s *SRQ) mapQueue(op string, o *SRQOptions, mi abi.MMInfo, sge uint32) (err error) {
-	d := s.dev
-	if s.mapping, err = d.mapRing(op, mi); err != nil {
 		return err
 	}
-	// What the kernel says it grants is hostile input too: the ring checks it.
-	s.sge = max(s.sge, int(min(sge, 1<<16)))
-	ring, err := rxe.NewRQ(s.mapping.Bytes(), s.sge)
-	if err == nil && ring.Capacity() < o.Depth {
-		err = fmt.Errorf("a ring for %d receives where %d were asked", ring.Capacity(), o.Depth)
-	}
-	if err != nil {
-		s.mapping.Detach()
-		return &Error{Op: op, Device: d.info.Name, Err: err}
-	}
-	s.shared = cq.NewSharedRequests(uint32(o.Depth))
-	s.rq = RecvQueue{srq: s, table: s.shared, ring: ring, mapping: s.mapping, index: s.index.n, sges: make([]cq.SGE, 0, s.sge)}
+	s.rq = RecvQueue{srq: s, table: s.shared, ring: ring, index: s.index.n, sges: make([]cq.SGE, 0, s.sge)}
 	d.endpoints.Set(s.index.n, &cq.Endpoint{QPN: cq.NoQPN, Shared: s.shared})
 	return nil
 }
 
 // join makes a new queue pair, which cannot receive yet, a member.
 func (s *SRQ) join(q *CQ, ep *cq.Endpoint) *cq.Member {
-	s.index.cqs.Add(1)
 	m := &q.mailbox
 	m.mu.Lock() // the ring may be replaced
 	defer m.mu.Unlock()
@@ -181,7 +165,9 @@ func (s *SRQ) join(q *CQ, ep *cq.Endpoint) *cq.Member {
 
 // leave forgets a queue pair none of whose completions is left on its CQ.
 func (s *SRQ) leave(q *CQ, m *cq.Member) {
-	s.shared.Remove(m)
+	if m != nil {
+		s.shared.Remove(m)
+	}
 	s.disclaim(q)
 	s.index.passed()
 }
@@ -214,9 +200,7 @@ func (s *SRQ) SetLimit(limit int) error {
 	const limitMask = 1 << 1 // IB_SRQ_LIMIT of enum ib_srq_attr_mask
 	in := &abi.UverbsModifySRQ{SRQHandle: s.handle, AttrMask: limitMask, SRQLimit: uint32(limit)}
 	r := newCommand(s.dev.driver, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in.Bytes(), nil)
-	// Soft-RoCE wants its own part, an address to describe a resized ring
-	// at, also where nothing is resized.
-	r.in(abi.UVERBS_ATTR_UHW_IN, new(abi.RxeModifySRQCmd).Bytes())
+	s.half.limit(r)
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	return s.call(op, r)
@@ -273,7 +257,7 @@ func (s *SRQ) shut() error {
 func (s *SRQ) free() error {
 	s.dev.endpoints.Set(s.index.n, &cq.Endpoint{QPN: cq.NoQPN, Closed: true})
 	s.index.passed()
-	if err := s.mapping.Detach(); err != nil {
+	if err := s.half.detach(true); err != nil {
 		return &Error{Op: "destroy SRQ", Device: s.dev.info.Name, Err: err}
 	}
 	return nil
@@ -285,7 +269,7 @@ func (s *SRQ) drop() {
 	s.calls.Lock() // a resize exchanges the ring
 	defer s.calls.Unlock()
 	s.closing.Store(true)
-	s.mapping.Detach()
+	s.half.detach(false)
 }
 
 func (s *SRQ) destroy() error {

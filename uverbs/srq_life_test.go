@@ -135,5 +135,5 @@ func TestSRQDetachFails(t *testing.T) {
 	says(t, "Close", srq.Close(), syscall.ENOMEM, "destroy SRQ")
 	p.k.Fail(nil)
 	says(t, "Close again", srq.Close(), os.ErrClosed)
-	srq.mapping.Unmap() // as the garbage collector does
+	srq.half.(*rxeSRQ).mapping.Unmap() // as the garbage collector does
 }

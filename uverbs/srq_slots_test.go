@@ -272,7 +272,7 @@ func roundsOr(t *testing.T, usual int) int {
 
 // unposted is how many receives the device has not taken.
 func unposted(s *SRQ) uint32 {
-	b := s.mapping.Bytes()
+	b := s.half.(*rxeSRQ).mapping.Bytes()
 	return (native.Uint32(b[128:]) - native.Uint32(b[256:])) & native.Uint32(b[4:])
 }
 

@@ -3,11 +3,9 @@ package uverbs
 import (
 	"fmt"
 	"os"
-	"syscall"
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
-	"github.com/goverbs/goverbs/rxe"
 )
 
 // Resize changes how many receives may be outstanding, to depth. Receives that were
@@ -21,7 +19,7 @@ import (
 // Flush says: close it.
 //
 // On soft-RoCE it needs a kernel whose rings can be exchanged without harm: Linux
-// 6.0.3, or one before 5.14.
+// 6.0.3, or one before 5.14. ConnectX cannot: ErrNotSupported.
 func (s *SRQ) Resize(depth int) error {
 	const op = "resize SRQ"
 	d := s.dev
@@ -31,7 +29,7 @@ func (s *SRQ) Resize(depth int) error {
 	if d.attr.Caps&DeviceCaps(abi.IB_UVERBS_DEVICE_SRQ_RESIZE) == 0 {
 		return fmt.Errorf("goverbs: %s: %s: %w by this device", d.info.Name, op, ErrNotSupported)
 	}
-	if err := d.exchangesRings(op); err != nil {
+	if err := s.half.resizable(); err != nil {
 		return err
 	}
 	s.calls.Lock()
@@ -52,7 +50,7 @@ func (s *SRQ) Resize(depth int) error {
 	if err != nil {
 		return err
 	}
-	if err := s.resize(op, depth); err != nil {
+	if err := s.half.resize(op, depth); err != nil {
 		undo()
 		return err
 	}
@@ -63,59 +61,6 @@ func (s *SRQ) Resize(depth int) error {
 
 // maxSRQDepth is the greatest depth that an SRQ can have.
 func (d *Device) maxSRQDepth() int { return min(d.attr.MaxSRQWR, cq.MaxSharedDepth) }
-
-// resize lets the kernel exchange the ring, and maps the new one.
-func (s *SRQ) resize(op string, depth int) error {
-	d := s.dev
-	if err := s.rehearse(depth); err != nil {
-		return err
-	}
-	const maxWR = 1 << 0 // IB_SRQ_MAX_WR of enum ib_srq_attr_mask
-	info := new(abi.MMInfo)
-	in := &abi.UverbsModifySRQ{SRQHandle: s.handle, AttrMask: maxWR, MaxWR: uint32(depth)}
-	r := newCommand(d.driver, abi.IB_USER_VERBS_CMD_MODIFY_SRQ, in.Bytes(), nil)
-	r.keep = append(r.keep, info.Bytes())
-	r.in(abi.UVERBS_ATTR_UHW_IN, (&abi.RxeModifySRQCmd{MmapInfoAddr: address(info.Bytes())}).Bytes())
-	if err := d.call(op, r); err != nil {
-		if !isErrno(err, syscall.EINVAL, syscall.EPROTONOSUPPORT, syscall.EOPNOTSUPP) {
-			return s.lose(err)
-		}
-		if limit, e := s.limit(); e == nil && limit > depth {
-			return invalid("%s: depth %d: the limit of the queue is %d: set a lower one first", op, depth, limit)
-		}
-		return err
-	}
-	// What was in the old ring is in a new one, and the old one is dead.
-	mapping, err := d.mapRing(op, *info)
-	if err != nil {
-		return s.lose(err)
-	}
-	ring, err := rxe.NewRQ(mapping.Bytes(), s.sge)
-	if err == nil && ring.Capacity() < depth {
-		err = fmt.Errorf("a ring for %d receives where %d were asked", ring.Capacity(), depth)
-	}
-	if err != nil {
-		mapping.Detach()
-		return s.lose(&Error{Op: op, Device: d.info.Name, Err: err})
-	}
-	ring.TakeOver(s.rq.ring.(*rxe.RQ))
-	old := s.mapping
-	s.rq.ring, s.rq.mapping, s.mapping = ring, mapping, mapping
-	old.Unmap() // the poster alone used it; and a whole mapping can always go
-	return nil
-}
-
-// rehearse makes an SRQ of the new size and destroys it, so that a kernel which has
-// no memory for one says so here. Where it finds out while it resizes, soft-RoCE
-// before 6.1.192 and 6.12.63 frees the ring that is in use, and the next message
-// ends the machine (rxe_srq_from_attr in drivers/infiniband/sw/rxe/rxe_srq.c).
-func (s *SRQ) rehearse(depth int) error {
-	trial, err := s.pd.NewSRQ(&SRQOptions{Depth: depth, SGE: s.sge})
-	if err != nil {
-		return err
-	}
-	return trial.Close()
-}
 
 // lose marks the queue as one that has no ring any more.
 func (s *SRQ) lose(err error) error {

@@ -1,0 +1,109 @@
+package uverbs
+
+import (
+	"errors"
+
+	"github.com/goverbs/goverbs/abi"
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/mlx5"
+)
+
+// cqeBytes is the size of an entry of completion queues.
+const cqeBytes = 64
+
+// mlx5CQ is ConnectX's half of a CQ.
+type mlx5CQ struct {
+	p      *mlx5Provider
+	q      *CQ
+	memory *queueMemory
+	first  *mlx5.CQ // the ring that the queue was made with: it counts events for its successors
+	ring   *mlx5.CQ
+	resp   abi.MLX5IBCreateCQResp
+}
+
+func (p *mlx5Provider) newCQ(q *CQ) cqHalf { return &mlx5CQ{p: p, q: q} }
+
+func (c *mlx5CQ) create(r *request, depth int) error {
+	const op = "create CQ"
+	p := c.p
+	entries := mlx5.CQEntries(depth)
+	var err error
+	if c.memory, err = p.newMemory(entries * cqeBytes); err != nil {
+		return p.failed(op, err)
+	}
+	uar := p.uars.shared
+	ring, err := mlx5.NewCQ(mlx5.CQConfig{
+		Buffer: c.memory.ring(entries * cqeBytes), Record: c.memory.record,
+		UAR: uar.mapping.Bytes(), Tell: uar.mapping.Tell,
+		EntrySize: cqeBytes, Endpoints: &p.dev.endpoints, State: &c.q.state, Ethernet: p.ethernet,
+	})
+	if err != nil {
+		return p.failed(op, err)
+	}
+	c.first, c.ring = ring, ring
+	in, inAttribute, err := mlx5.CreateCQ{
+		Buffer: address(c.memory.mapping.Bytes()), Record: address(c.memory.record), EntryBytes: cqeBytes,
+		UAR: uar.PageID, DynamicUAR: p.ctx.Dynamic(),
+	}.Encode()
+	if err != nil {
+		return p.failed(op, err)
+	}
+	r.in32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(entries-1))
+	r.in(abi.UVERBS_ATTR_UHW_IN, in)
+	r.out(abi.UVERBS_ATTR_UHW_OUT, c.resp.Bytes())
+	if inAttribute {
+		r.in32(abi.MLX5_IB_ATTR_CREATE_CQ_UAR_INDEX, uar.PageID)
+	}
+	return nil
+}
+
+func (c *mlx5CQ) made(op string) (cq.CompletionRing, error) {
+	cqn, err := mlx5.ParseCreateCQ(c.resp.Bytes())
+	if err != nil {
+		return nil, c.p.failed(op, err)
+	}
+	c.ring.SetNumber(cqn)
+	return c.ring, nil
+}
+
+func (c *mlx5CQ) arm(solicitedOnly bool) error {
+	c.ring.Arm(solicitedOnly)
+	return nil
+}
+
+func (c *mlx5CQ) eventTaken() { c.first.EventTaken() }
+
+func (c *mlx5CQ) resize(op string, depth int) (cq.CompletionRing, int, bool, error) {
+	p, d := c.p, c.p.dev
+	entries := mlx5.CQEntries(depth)
+	mapping, err := p.alloc(entries * cqeBytes)
+	if err != nil {
+		return nil, 0, false, p.failed(op, err)
+	}
+	uhw, err := mlx5.ResizeCQ{Buffer: address(mapping.Bytes()), EntryBytes: cqeBytes}.Encode()
+	if err != nil {
+		return nil, 0, false, p.failed(op, err)
+	}
+	in, out := &abi.UverbsResizeCQ{CQHandle: c.q.handle, CQE: uint32(entries - 1)}, new(abi.UverbsResizeCQResp)
+	r := newCommand(d.driver, abi.IB_USER_VERBS_CMD_RESIZE_CQ, in.Bytes(), out.Bytes())
+	r.in(abi.UVERBS_ATTR_UHW_IN, uhw)
+	ring, err := c.ring.Resize(mapping.Bytes()[:entries*cqeBytes:entries*cqeBytes], func() error { return d.call(op, r) })
+	if ring == nil {
+		mapping.Detach()
+		return nil, 0, false, err
+	}
+	old := c.memory.mapping
+	c.ring, c.memory.mapping = ring, mapping
+	old.Detach() // the device writes to the new one
+	if errors.Is(err, mlx5.ErrResize) {
+		return nil, 0, true, p.failed(op, err)
+	}
+	return ring, int(out.CQE), false, nil
+}
+
+func (c *mlx5CQ) detach(destroyed bool) error {
+	if c.memory == nil {
+		return nil
+	}
+	return c.memory.detach(destroyed)
+}

@@ -1,0 +1,123 @@
+package uverbs
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/mlx5"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
+)
+
+// queueMemory is the memory of one queue of a ConnectX: its ring and its doorbell
+// record. Whoever may still look at the queue holds it; what it is made of is used
+// again when nobody does, and the kernel has let go.
+type queueMemory struct {
+	mapping *kernel.Mapping // nil: no ring
+	record  []byte
+	slot    *recordSlot
+}
+
+// records are the pages of doorbell records of a device.
+type records struct {
+	mu    sync.Mutex
+	pages []*recordPage
+}
+
+type recordPage struct {
+	*mlx5.Records
+	mapping *kernel.Mapping
+}
+
+// recordSlot is the place of a record, and what else only one queue uses.
+type recordSlot struct {
+	page     *recordPage
+	off      int
+	released atomic.Bool // the kernel does not know of it any more
+	uars     *uars
+	register *uarRegister // or nil
+}
+
+// newMemory makes the memory of a queue whose ring has so many bytes.
+func (p *mlx5Provider) newMemory(bytes int) (*queueMemory, error) {
+	slot, record, err := p.records.take(p)
+	if err != nil {
+		return nil, err
+	}
+	m := &queueMemory{record: record, slot: slot}
+	if bytes > 0 {
+		if m.mapping, err = p.alloc(bytes); err != nil {
+			slot.give()
+			return nil, err
+		}
+	}
+	runtime.AddCleanup(m, (*recordSlot).giveReleased, slot)
+	return m, nil
+}
+
+// alloc makes memory that a kernel can pin.
+func (p *mlx5Provider) alloc(bytes int) (*kernel.Mapping, error) {
+	m, err := p.dev.kernel.Alloc(bytes, kernel.AllocOptions{Collected: true})
+	if err != nil {
+		return nil, fmt.Errorf("%d bytes of queue memory: %w", bytes, err)
+	}
+	return m, nil
+}
+
+// ring is the memory of the ring, of so many bytes.
+func (m *queueMemory) ring(bytes int) []byte {
+	if m.mapping == nil {
+		return nil
+	}
+	return m.mapping.Bytes()[:bytes:bytes]
+}
+
+// detach lets go of the ring. destroyed says that the kernel has let go of all.
+func (m *queueMemory) detach(destroyed bool) error {
+	if destroyed {
+		m.slot.released.Store(true)
+	}
+	if m.mapping == nil {
+		return nil
+	}
+	return m.mapping.Detach()
+}
+
+// take returns a free record.
+func (r *records) take(p *mlx5Provider) (*recordSlot, []byte, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, page := range r.pages {
+		if record, off, ok := page.Take(); ok {
+			return &recordSlot{page: page, off: off, uars: &p.uars}, record, nil
+		}
+	}
+	m, err := p.alloc(p.dev.kernel.PageSize())
+	if err != nil {
+		return nil, nil, err
+	}
+	table, err := mlx5.NewRecords(m.Bytes(), p.ctx.CacheLine)
+	if err != nil {
+		return nil, nil, err
+	}
+	page := &recordPage{table, m}
+	r.pages = append(r.pages, page)
+	record, off, _ := page.Take()
+	return &recordSlot{page: page, off: off, uars: &p.uars}, record, nil
+}
+
+// give gives back what only one queue used.
+func (s *recordSlot) give() {
+	s.page.Give(s.off)
+	if s.register != nil {
+		s.uars.give(s.register)
+	}
+}
+
+// giveReleased is give, but for what the kernel may still use.
+func (s *recordSlot) giveReleased() {
+	if s.released.Load() {
+		s.give()
+	}
+}
