@@ -146,6 +146,23 @@ func TestDoorbellPage(t *testing.T) {
 	}
 }
 
+// Pages are those of the driver, also where the machine has larger ones.
+func TestPageSize(t *testing.T) {
+	f := newFabric(t)
+	if n := f.system.PageSize(); n != 4096 {
+		t.Errorf("pages of %d bytes", n)
+	}
+	for _, n := range []int{1, 4096, 4097, 1 << 20} {
+		m, err := f.system.Alloc(n, kernel.AllocOptions{})
+		if err != nil || len(m.Bytes()) < n || len(m.Bytes())%4096 != 0 || at(m.Bytes())%4096 != 0 {
+			t.Fatalf("%d bytes: %d at %#x, %v", n, len(m.Bytes()), at(m.Bytes()), err)
+		}
+		if err := m.Unmap(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestMapRefuses(t *testing.T) {
 	f := newFabric(t)
 	file := openFile(t, f)

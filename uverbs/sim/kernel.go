@@ -67,6 +67,13 @@ func (s *system) Sysfs() fs.FS { return s.sysfs }
 // would have to be kept out of.
 func (*system) Release() string { return "" }
 
+// PageSize implements [kernel.Kernel]: it is the driver's, in whose pages offsets of the
+// device file count. Those of this machine may be larger.
+func (*system) PageSize() int { return pageSize }
+
+// pageSize is that of the machine which the model is in.
+const pageSize = 4096
+
 // Memlock implements [kernel.Kernel]: nothing is locked.
 func (*system) Memlock() (limit uint64, exempt bool) { return math.MaxUint64, true }
 
