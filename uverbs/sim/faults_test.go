@@ -95,6 +95,9 @@ func TestOpenFailsAtEveryCall(t *testing.T) {
 		f := newFabric(t, nil)
 		failed := 0
 		for n := 1; ; n++ {
+			if n > 100 {
+				t.Fatal("it never opens")
+			}
 			if err := f.Model().Inject(model.Fault{At: model.AtIoctl, Nth: n, Do: model.Refuse{Errno: request.ENOMEM}}); err != nil {
 				t.Fatal(err)
 			}
