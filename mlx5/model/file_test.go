@@ -209,6 +209,10 @@ func TestUARs(t *testing.T) {
 			t.Errorf("%s: mapped", name)
 		}
 	}
+	c.must("close", c.f.Close())
+	if _, err := c.f.Map(7<<20, 4096, false); err != os.ErrClosed {
+		t.Errorf("of a closed file: %v", err)
+	}
 }
 
 func TestExtendedModify(t *testing.T) {

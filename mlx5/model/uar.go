@@ -1,6 +1,8 @@
 package model
 
 import (
+	"os"
+
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/abi/request"
 )
@@ -110,7 +112,9 @@ func (f *File) Map(offset int64, n int, writable bool) (*Mapping, error) {
 	f.m.enter()
 	defer f.m.leave()
 	switch {
-	case f.closed || f.ctx == nil || offset < 0 || offset%pageSize != 0 || n != pageSize:
+	case f.closed:
+		return nil, os.ErrClosed
+	case f.ctx == nil || offset < 0 || offset%pageSize != 0 || n != pageSize:
 		return nil, request.EINVAL
 	case f.dev.gone:
 		return nil, request.EIO
