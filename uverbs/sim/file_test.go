@@ -248,7 +248,8 @@ func TestFileRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errIoctl := send(t, file, abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC, attr{id: abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE})
-	for what, err := range map[string]error{"Ioctl": errIoctl, "Close": file.Close()} {
+	_, errMap := file.Map(0, 4096)
+	for what, err := range map[string]error{"Ioctl": errIoctl, "Map": errMap, "Close": file.Close()} {
 		if err != os.ErrClosed {
 			t.Errorf("%s after Close: %v", what, err)
 		}
