@@ -132,6 +132,7 @@ func TestRefuseEveryCall(t *testing.T) {
 					}
 					err, closing := life(f)
 					f.Model().ClearFaults()
+					noObjects(t, f)
 					if n%8 == 0 {
 						runtime.GC() // what it forgot
 					}

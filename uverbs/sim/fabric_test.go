@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/uverbs/sim"
 )
 
-// newFabric makes a fabric that is looked at afterwards: the library breaks no rules.
+// newFabric makes a fabric that is looked at afterwards: the library breaks no rules, and
+// leaves nothing on a device.
 func newFabric(t *testing.T, opts *sim.Options) *sim.Fabric {
 	t.Helper()
 	f, err := sim.New(opts)
@@ -25,8 +26,19 @@ func newFabric(t *testing.T, opts *sim.Options) *sim.Fabric {
 		for _, v := range f.Model().Violations() {
 			t.Error(v)
 		}
+		noObjects(t, f)
 	})
 	return f
+}
+
+// noObjects says what programs hold, though they closed all.
+func noObjects(t *testing.T, f *sim.Fabric) {
+	t.Helper()
+	for _, d := range f.Model().Devices() {
+		if left := d.Objects(); len(left) != 0 {
+			t.Errorf("%s: still there: %v", d.Name(), left)
+		}
+	}
 }
 
 // open opens a device that is closed at the end of the test.

@@ -163,6 +163,7 @@ func TestCloseInEveryOrder(t *testing.T) {
 			if err := mem.Close(); err != nil {
 				t.Errorf("order %v: %v", order, err)
 			}
+			noObjects(t, f)
 		}
 	})
 }

@@ -359,6 +359,7 @@ func TestCloseQueuesInEveryOrder(t *testing.T) {
 			if err := mem.Close(); err != nil {
 				t.Errorf("order %v: %v", order, err)
 			}
+			noObjects(t, f)
 		}
 	})
 }
