@@ -17,12 +17,14 @@ type queueMemory struct {
 	mapping *kernel.Mapping // nil: no ring
 	record  []byte
 	slot    *recordSlot
+	home    *records
 }
 
 // records are the pages of doorbell records of a device.
 type records struct {
 	mu    sync.Mutex
 	pages []*recordPage
+	kept  []*queueMemory // of queues that the kernel did not destroy
 }
 
 type recordPage struct {
@@ -45,7 +47,7 @@ func (p *mlx5Provider) newMemory(bytes int) (*queueMemory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &queueMemory{record: record, slot: slot}
+	m := &queueMemory{record: record, slot: slot, home: &p.records}
 	if bytes > 0 {
 		if m.mapping, err = p.alloc(bytes); err != nil {
 			slot.give()
@@ -73,11 +75,17 @@ func (m *queueMemory) ring(bytes int) []byte {
 	return m.mapping.Bytes()[:bytes:bytes]
 }
 
-// detach lets go of the ring. destroyed says that the kernel has let go of all.
+// detach lets go of the ring. destroyed says that the kernel has let go of all;
+// otherwise the device may write there until its file is closed, and the memory stays
+// as long as the device.
 func (m *queueMemory) detach(destroyed bool) error {
-	if destroyed {
-		m.slot.released.Store(true)
+	if !destroyed {
+		m.home.mu.Lock()
+		defer m.home.mu.Unlock()
+		m.home.kept = append(m.home.kept, m)
+		return nil
 	}
+	m.slot.released.Store(true)
 	if m.mapping == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/goverbs/goverbs/uverbs/internal/bridge"
 	"github.com/goverbs/goverbs/uverbs/internal/kernel"
@@ -11,6 +12,9 @@ import (
 func init() {
 	bridge.Open = func(k kernel.Kernel, name string, options any) (any, error) {
 		return simulated(k).open(name, options.(*Options))
+	}
+	bridge.OpenAddr = func(k kernel.Kernel, addr netip.Addr, options any) (any, error) {
+		return simulated(k).openAddr(addr, options.(*Options))
 	}
 	bridge.Devices = func(k kernel.Kernel) (any, error) {
 		return discover(k, simulated(k).dial)

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/goverbs/goverbs/mlx5/model"
@@ -77,6 +78,19 @@ func (f *Fabric) Open(name string, opts *uverbs.Options) (*uverbs.Device, error)
 		return nil, errNotMade
 	}
 	d, err := bridge.Open(f.system, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	return d.(*uverbs.Device), nil
+}
+
+// OpenAddr opens the device that has the IP address on one of its ports, as
+// [uverbs.OpenAddr] does on a machine. The error is as of Open.
+func (f *Fabric) OpenAddr(addr netip.Addr, opts *uverbs.Options) (*uverbs.Device, error) {
+	if f == nil || f.model == nil {
+		return nil, errNotMade
+	}
+	d, err := bridge.OpenAddr(f.system, addr, opts)
 	if err != nil {
 		return nil, err
 	}

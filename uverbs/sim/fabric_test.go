@@ -239,3 +239,43 @@ func TestFabricsAreApart(t *testing.T) {
 		}
 	}
 }
+
+// A device is found by an address of one of its ports.
+func TestOpenAddr(t *testing.T) {
+	f, err := sim.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sim0", "sim1"} {
+		p, err := f.Model().Device(name).Port(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, g := range p.GIDs {
+			if g.Type != model.GIDRoCE2 {
+				continue
+			}
+			d, err := f.OpenAddr(netip.AddrFrom16(g.Addr), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Name() != name {
+				t.Errorf("%v is an address of %s, not of %s", netip.AddrFrom16(g.Addr), d.Name(), name)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			found++
+		}
+		if found == 0 {
+			t.Errorf("%s has no address: %+v", name, p)
+		}
+	}
+	if _, err := f.OpenAddr(netip.MustParseAddr("192.0.2.1"), nil); !errors.Is(err, uverbs.ErrUnknownDevice) || !strings.Contains(err.Error(), "sim1") {
+		t.Errorf("an address that nobody has: %v", err)
+	}
+	if _, err := new(sim.Fabric).OpenAddr(netip.MustParseAddr("192.0.2.1"), nil); err == nil {
+		t.Error("a fabric that was not made by New opens")
+	}
+}
