@@ -42,8 +42,7 @@ func (s *Slot) Sent(w *WC, key, stamp uint64) {
 // Use it for one batch.
 type EndpointView struct {
 	send, recv unsafe.Pointer // of a power of two of atomic.Pointer[Requests]
-	mask       uint32         // one less than how many
-	past       uint32         // the bits of an index above those
+	last       uint64         // one less than how many
 }
 
 // none is a table without an endpoint.
@@ -56,21 +55,20 @@ func (t *Endpoints) View() EndpointView {
 	if s == nil {
 		s = none
 	}
-	mask := uint32(len(s.send) - 1)
-	return EndpointView{unsafe.Pointer(unsafe.SliceData(s.send)), unsafe.Pointer(unsafe.SliceData(s.recv)), mask, (MaxEndpoints - 1) &^ mask}
+	return EndpointView{unsafe.Pointer(unsafe.SliceData(s.send)), unsafe.Pointer(unsafe.SliceData(s.recv)), uint64(len(s.send) - 1)}
 }
 
-// Past says whether user index i, of which 24 bits count, is past the end of the
-// table.
-func (v EndpointView) Past(i uint32) bool { return i&v.past != 0 }
+// Past says whether user index i is past the end of the table. Indices are of the size
+// of an address here, so that one that was masked is not masked again.
+func (v EndpointView) Past(i uint64) bool { return i > v.last }
 
 // Send and Recv return the requests of user index i, which is not Past: those of no
 // queue, which belong to no CQ, if there are none.
 
-func (v EndpointView) Send(i uint32) *Requests {
-	return (*Requests)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Add(v.send, uintptr(i&v.mask)*unsafe.Sizeof(v.send)))))
+func (v EndpointView) Send(i uint64) *Requests {
+	return (*Requests)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Add(v.send, uintptr(i)*unsafe.Sizeof(v.send)))))
 }
 
-func (v EndpointView) Recv(i uint32) *Requests {
-	return (*Requests)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Add(v.recv, uintptr(i&v.mask)*unsafe.Sizeof(v.recv)))))
+func (v EndpointView) Recv(i uint64) *Requests {
+	return (*Requests)(atomic.LoadPointer((*unsafe.Pointer)(unsafe.Add(v.recv, uintptr(i)*unsafe.Sizeof(v.recv)))))
 }

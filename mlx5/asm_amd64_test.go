@@ -16,14 +16,13 @@ var hot = map[string][]string{
 	"mlx5.sends":    {},
 	"mlx5.receives": {},
 	"mlx5.bodies": {
-		"mlx5.sends", "mlx5.receives",
+		"mlx5.scan", "mlx5.sends", "mlx5.receives",
 		"mlx5.(*CQ).skip",   // quiet requests
 		"mlx5.(*CQ).slowly", // failures, what is out of order, what is dropped
-		"mlx5.bodies",       // one for each kind of queue
 	},
-	"mlx5.(*CQ).bodies":     {"mlx5.bodies", "mlx5.(*CQ).slowly"},
+	"mlx5.(*CQ).bodies":     {"mlx5.bodies", "mlx5.(*CQ).slowly", "mlx5.(*consumer).scan"},
 	"mlx5.(*consumer).scan": {"mlx5.scan"},
-	"mlx5.(*CQ).Poll":       {"mlx5.(*consumer).scan", "mlx5.(*CQ).bodies"},
+	"mlx5.(*CQ).Poll":       {"mlx5.(*CQ).bodies"},
 	"mlx5.(*consumer).give": {},
 	"mlx5.(*CQ).Empty":      {},
 	"cq.(*Slot).Sent":       {},
@@ -65,7 +64,9 @@ func TestInstructions(t *testing.T) {
 		line = strings.TrimRight(line, "\n")
 		if !strings.HasPrefix(line, "\t") { // another symbol begins
 			name = ""
-			if m := asmFunc.FindStringSubmatch(line); m != nil {
+			// What has a type parameter is compiled for shapes of types. That of
+			// a type is a wrapper, and does nothing but call that of its shape.
+			if m := asmFunc.FindStringSubmatch(line); m != nil && (m[2] == "" || strings.HasPrefix(m[2], "[go.shape")) {
 				name = m[1]
 			}
 			continue

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 
 	"github.com/goverbs/goverbs/cq"
-	"github.com/goverbs/goverbs/mlx5/internal/mmio"
 )
 
 // CQ is the completion queue of a ConnectX. It is a [cq.CompletionRing]: one
@@ -119,20 +118,16 @@ func (c *CQConfig) parts() (consumer, decoder, *arm, error) {
 // ring at most.
 func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 	next := q.next
-	lap := next + q.Capacity()
-	for n < len(wcs) && next != lap && q.owned(next) {
-		// First the owner words, so that the loads of entries that are not in
-		// the cache overlap, then the bodies.
-		there := uint32(1)
-		if want := min(uint32(len(wcs)-n), lap-next, q.ring.straight(next)); want > 1 {
-			// A device that takes back what it wrote could make it none.
-			there = max(q.scan(next, want), 1)
-		}
-		mmio.ReadBarrier()
-		n = q.bodies(next, there, wcs, n)
-		next += there
+	if !q.owned(next) {
+		return 0, true
 	}
-	drained = !q.owned(next)
+	lap := next + q.Capacity()
+	for n < len(wcs) && next != lap {
+		n, next = q.bodies(next, min(uint32(len(wcs)-n), lap-next, q.ring.straight(next)), wcs, n)
+		if drained = !q.owned(next); drained {
+			break
+		}
+	}
 	if next != q.next {
 		q.give(next)
 	}

@@ -14,5 +14,8 @@ func toBE64(v uint64) uint64   { return bits.ReverseBytes64(v) }
 // ownerInMemory is the owner bit in the last four bytes of a CQE.
 const ownerInMemory = 0x01 << 24
 
+// abnormal is a bit of the opcode there that no success has.
+const abnormal = 0x80 << 24
+
 // invalid says whether the last four bytes of a CQE have the opcode of none.
 func invalid(v uint32) bool { return v >= 0xf0<<24 }

@@ -1,6 +1,9 @@
 package mlx5
 
-import "github.com/goverbs/goverbs/cq"
+import (
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/mlx5/internal/mmio"
+)
 
 // The hot path. Most completions are the success of the oldest request of their
 // queue, and one comparison tells. All else is for decoder.end.
@@ -18,21 +21,28 @@ const (
 	sameMask = low24<<32 | 0xffff<<16 | kindMask
 )
 
-// bodies decodes count entries from index next on, all of which are software's and
-// follow one another in memory, behind the first n completions in wcs. There is one
-// at least, and room for all. It returns how many completions there are then.
-func (q *CQ) bodies(next, count uint32, wcs []cq.WC, n int) int {
+// bodies decodes what is software's of the want entries from index next on, behind
+// the first n completions in wcs. The entries follow one another in memory, the first
+// is software's, and there is room for all. It returns how many completions there are
+// then, and the index after the last entry that it took.
+//
+// First come the owner words, so that the loads of entries that are not in the cache
+// overlap, then the bodies. One pass was measured to save a tenth where the entries are
+// in the cache already, and to take twice as long where another core wrote them.
+func (q *CQ) bodies(next, want uint32, wcs []cq.WC, n int) (int, uint32) {
 	switch {
 	case q.decode.endpoints == nil:
-		return q.slowly(next, count, wcs, n)
+		count := max(q.scan(next, want), 1) // see the other bodies
+		mmio.ReadBarrier()
+		return q.slowly(next, count, wcs, n), next + count
 	case q.ring.stride == 64 && q.decode.stampMask == 0:
-		return bodies[[64]byte, plain](q, next, count, wcs, n)
+		return bodies[[64]byte, plain](q, next, want, wcs, n)
 	case q.ring.stride == 64:
-		return bodies[[64]byte, stamped](q, next, count, wcs, n)
+		return bodies[[64]byte, stamped](q, next, want, wcs, n)
 	case q.decode.stampMask == 0:
-		return bodies[[128]byte, plain](q, next, count, wcs, n)
+		return bodies[[128]byte, plain](q, next, want, wcs, n)
 	}
-	return bodies[[128]byte, stamped](q, next, count, wcs, n)
+	return bodies[[128]byte, stamped](q, next, want, wcs, n)
 }
 
 // Type parameters choose what is the same for all completions of a queue or a run:
@@ -59,25 +69,31 @@ type (
 	datagrams [cq.KeyDatagram]byte
 )
 
-func bodies[E entrySize, T stamps](q *CQ, next, count uint32, wcs []cq.WC, n int) int {
+func bodies[E entrySize, T stamps](q *CQ, next, want uint32, wcs []cq.WC, n int) (int, uint32) {
+	count := want
+	if want > 1 {
+		// A device that takes back what it wrote could make it none.
+		count = max(want-scan[E](q.ring.entry(next), want, q.lap(next)), 1)
+	}
+	mmio.ReadBarrier()
 	view := q.decode.endpoints.View()
 	for {
 		e, w, left := q.ring.entry(next), &wcs[n], count
 		switch e.kind() {
 		case cqeRequester << 4:
-			if left = sends[E, T](q, e, w, left, view); left == count && q.skip(e, view) {
-				left = sends[E, T](q, e, w, left, view)
+			if left = sends[E, T](q, e, w, left, view, sameMask); left == count && q.skip(e, view) {
+				left = sends[E, T](q, e, w, left, view, sameMask)
 			}
 		case cqeSend << 4:
-			if left = receives[E, T, [cqeSend]byte, messages](q, e, w, left, view); left == count {
-				left = receives[E, T, [cqeSend]byte, datagrams](q, e, w, left, view)
+			if left = receives[E, T, [cqeSend]byte, messages](q, e, w, left, view, sameMask); left == count {
+				left = receives[E, T, [cqeSend]byte, datagrams](q, e, w, left, view, sameMask)
 			}
 		case cqeSendImm << 4:
-			if left = receives[E, T, [cqeSendImm]byte, messages](q, e, w, left, view); left == count {
-				left = receives[E, T, [cqeSendImm]byte, datagrams](q, e, w, left, view)
+			if left = receives[E, T, [cqeSendImm]byte, messages](q, e, w, left, view, sameMask); left == count {
+				left = receives[E, T, [cqeSendImm]byte, datagrams](q, e, w, left, view, sameMask)
 			}
 		case cqeWriteImm << 4:
-			left = receives[E, T, [cqeWriteImm]byte, messages](q, e, w, left, view)
+			left = receives[E, T, [cqeWriteImm]byte, messages](q, e, w, left, view, sameMask)
 		}
 		done := count - left
 		n += int(done)
@@ -86,7 +102,7 @@ func bodies[E entrySize, T stamps](q *CQ, next, count uint32, wcs []cq.WC, n int
 		}
 		next += done
 		if count -= done; count == 0 {
-			return n
+			return n, next
 		}
 	}
 }
@@ -96,7 +112,7 @@ func bodies[E entrySize, T stamps](q *CQ, next, count uint32, wcs []cq.WC, n int
 //
 //go:noinline
 func (q *CQ) skip(e *cqe, view cq.EndpointView) bool {
-	tail, index := e.tail(), fromBE32(e.index())
+	tail, index := e.tail(), uint64(fromBE32(e.index()))&low24
 	if view.Past(index) {
 		return false
 	}
@@ -117,90 +133,89 @@ func (q *CQ) slowly(next, count uint32, wcs []cq.WC, n int) int {
 // sends decodes entries from e on, left of them, which are software's and follow one
 // another in memory, to w and after it, where there is room. There is one at least.
 // It stops at the first that is not the success of the oldest request of a send
-// queue, and returns how many are left then.
-func sends[E entrySize, T stamps](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView) uint32 {
+// queue, and returns how many are left then. Same is sameMask, as an argument so that
+// it stays in a register: the compiler would load a constant anew each time.
+func sends[E entrySize, T stamps](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView, same uint64) uint32 {
 	var r *cq.Requests
 	var s *cq.Slot
-	var index, head uint32
-	var key, stamp uint64
+	var head uint32
+	var index, key, stamp uint64
+	state := q.state
 	for {
-		if index = fromBE32(e.index()); view.Past(index) {
+		if index = uint64(fromBE32(e.index())) & low24; view.Past(index) {
 			return left
 		}
-		if r = view.Send(index); !r.Belongs(q.state) {
+		if r = view.Send(index); !r.Belongs(state) {
 			return left
 		}
-		if head = r.Head(); !r.Dry(head) {
-			if s, key = r.Front(head), r.Key(); (e.tail()^s.Expected()^key)&sameMask != 0 {
-				return left
-			}
-			if stamp = 0; len(*new(T)) != 0 {
-				stamp = e.timestamp.Uint64()
-			}
-			s.Sent(w, key, stamp)
-			if r.Pop(head); left == 1 {
-				return 0
-			}
-			e, w, left = nextEntry[E](e), nextWC(w), left-1
-		} else if !r.Fill(head) {
+		if head = r.Head(); r.Dry(head) && !r.Fill(head) {
 			return left
 		}
+		if s, key = r.Front(head), r.Key(); (e.tail()^s.Expected()^key)&same != 0 {
+			return left
+		}
+		if stamp = 0; len(*new(T)) != 0 {
+			stamp = e.timestamp.Uint64()
+		}
+		s.Sent(w, key, stamp)
+		if r.Pop(head); left == 1 {
+			return 0
+		}
+		e, w, left = nextEntry[E](e), nextWC(w), left-1
 	}
 }
 
 // receives is sends for receive queues, and entries of one kind and origin.
-func receives[E entrySize, T stamps, K receiveKind, O origin](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView) uint32 {
+func receives[E entrySize, T stamps, K receiveKind, O origin](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView, same uint64) uint32 {
 	kind, from := uint64(len(*new(K))), uint64(len(*new(O)))
 	var r *cq.Requests
 	var s *cq.Slot
-	var index, head uint32
-	var key, stamp, message uint64
+	var head, n uint32
+	var index, key, stamp, message uint64
+	state := q.state
 	for {
-		if index = fromBE32(e.index()); view.Past(index) {
+		if index = uint64(fromBE32(e.index())) & low24; view.Past(index) {
 			return left
 		}
-		if r = view.Recv(index); !r.Belongs(q.state) {
+		if r = view.Recv(index); !r.Belongs(state) {
 			return left
 		}
-		if head = r.Head(); !r.Dry(head) {
-			if s, key = r.Front(head), r.Key(); (e.tail()^s.Expected()^key^kind<<4^from)&sameMask != 0 {
-				return left
-			}
-			key ^= from
-			if message = uint64(e.byteCount.Uint32()); kind != cqeWriteImm {
-				if message > uint64(s.Bytes()) {
-					return left // longer than it can be
-				}
-				message |= r.Kind()
-			} else {
-				message |= r.Kind() ^ uint64(cq.OpRecv^cq.OpRecvWriteImm)<<40
-			}
-			if kind != cqeSend {
-				message |= uint64(cq.FlagImm) << 32
-				key |= uint64(e.imm.Uint32())
-			}
-			if stamp = 0; len(*new(T)) != 0 {
-				stamp = e.timestamp.Uint64()
-			}
-			s.Received(w, key, stamp, message)
-			if from != 0 {
-				flags := e.flagsRQPN.Uint32()
-				w.SrcQPN = flags & low24
-				if flags>>grhShift&grhMask != 0 {
-					w.Flags |= cq.FlagGRH
-				}
-				if !q.decode.ethernet {
-					w.SLID, w.SL = e.slid.Uint16(), uint8(flags>>slShift&slMask)
-				} else if e.headers&1 != 0 {
-					w.SL = uint8(e.vlan.Uint16() >> 13)
-				}
-			}
-			if r.Pop(head); left == 1 {
-				return 0
-			}
-			e, w, left = nextEntry[E](e), nextWC(w), left-1
-		} else if !r.Fill(head) {
+		if head = r.Head(); r.Dry(head) && !r.Fill(head) {
 			return left
 		}
+		if s, key = r.Front(head), r.Key(); (e.tail()^s.Expected()^key^kind<<4^from)&same != 0 {
+			return left
+		}
+		key ^= from
+		if n = e.byteCount.Uint32(); kind != cqeWriteImm && n > s.Bytes() {
+			return left // longer than it can be
+		}
+		if message = uint64(n); kind == cqeWriteImm {
+			message |= uint64(cq.OpRecv^cq.OpRecvWriteImm) << 40
+		}
+		if kind != cqeSend {
+			message |= uint64(cq.FlagImm) << 32
+			key |= uint64(e.imm.Uint32())
+		}
+		if stamp = 0; len(*new(T)) != 0 {
+			stamp = e.timestamp.Uint64()
+		}
+		s.Received(w, key, stamp, message^r.Kind())
+		if from != 0 {
+			flags := e.flagsRQPN.Uint32()
+			w.SrcQPN = flags & low24
+			if flags>>grhShift&grhMask != 0 {
+				w.Flags |= cq.FlagGRH
+			}
+			if !q.decode.ethernet {
+				w.SLID, w.SL = e.slid.Uint16(), uint8(flags>>slShift&slMask)
+			} else if e.headers&1 != 0 {
+				w.SL = uint8(e.vlan.Uint16() >> 13)
+			}
+		}
+		if r.Pop(head); left == 1 {
+			return 0
+		}
+		e, w, left = nextEntry[E](e), nextWC(w), left-1
 	}
 }
