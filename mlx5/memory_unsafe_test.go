@@ -42,6 +42,33 @@ func calibrate(r *cqRing, i uint32, out []cq.WC) {
 	}
 }
 
+// calibrateLookUp is calibrate with what a poll for many queue pairs cannot do without
+// either, and calibrate does not count: it finds the requests of each entry's queue
+// by the index, and there the slot of its request, loads that, and stores the head.
+// It checks nothing.
+func calibrateLookUp(r *cqRing, i uint32, out []cq.WC, view cq.EndpointView, recv bool) {
+	for k := range out {
+		e := r.entry(i)
+		in := (*[8]uint64)(unsafe.Pointer(e))
+		to := (*[6]uint64)(unsafe.Pointer(&out[k]))
+		index := uint64(fromBE32(e.index())) & low24
+		var requests *cq.Requests
+		if recv {
+			requests = view.Recv(index)
+		} else {
+			requests = view.Send(index)
+		}
+		to[0] = in[0] ^ in[1]
+		to[1] = in[2] ^ in[3] ^ requests.Front(e.last()>>16).Expected()
+		to[2] = bits.ReverseBytes64(in[4])
+		to[3] = bits.ReverseBytes64(in[5])
+		to[4] = bits.ReverseBytes64(in[6])
+		to[5] = bits.ReverseBytes64(in[7])
+		requests.Pop(requests.Head() - 1) // they are polled already: what was there
+		i++
+	}
+}
+
 // loadRegister reads 8 bytes of a register page in one piece, and what the machine's
 // order makes big-endian of them.
 func loadRegister(mem []byte, off int) uint64 {
