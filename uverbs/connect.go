@@ -109,6 +109,9 @@ func (qp *QP) Connect(ctx context.Context, peer Endpoint, opts *ConnectOptions) 
 	if opts != nil {
 		o = *opts
 	}
+	if err := o.check(); err != nil {
+		return fmt.Errorf("goverbs: %s: connect QP %d: %w", qp.dev.info.Name, qp.qpn, err)
+	}
 	o.fill(qp, peer)
 	if peer.GID.IsZero() && peer.LID == 0 {
 		return invalid("%s: connect QP %d: the peer has neither GID nor LID", qp.dev.info.Name, qp.qpn)
@@ -145,6 +148,17 @@ func (qp *QP) Connect(ctx context.Context, peer Endpoint, opts *ConnectOptions) 
 	return nil
 }
 
+// check refuses what no attribute would.
+func (o *ConnectOptions) check() error {
+	if _, ok := mtuCode(o.MTU); !ok && o.MTU != 0 {
+		return invalid("MTU %d: allowed are 256, 512, 1024, 2048 and 4096", o.MTU)
+	}
+	if o.ReadDepth < 0 {
+		return invalid("read depth %d: must not be negative", o.ReadDepth)
+	}
+	return nil
+}
+
 // fill puts defaults where nothing was chosen.
 func (o *ConnectOptions) fill(qp *QP, peer Endpoint) {
 	if o.MTU == 0 {
@@ -174,7 +188,7 @@ func (o *ConnectOptions) fill(qp *QP, peer Endpoint) {
 	if o.ReadDepth == 0 {
 		o.ReadDepth = defaultReadDepth
 	}
-	o.ReadDepth = max(0, min(o.ReadDepth, most, 255))
+	o.ReadDepth = min(o.ReadDepth, most, 255)
 	if o.HopLimit == 0 {
 		o.HopLimit = defaultHopLimit
 	}

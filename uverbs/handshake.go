@@ -67,11 +67,8 @@ func (qp *QP) handshake(ctx context.Context, conn net.Conn, o ConnectOptions, re
 		return nil, invalid("%d regions: at most %d", len(regions), maxRegions)
 	}
 	// The peer would go by what does not hold here.
-	if _, ok := mtuCode(o.MTU); !ok && o.MTU != 0 {
-		return nil, invalid("MTU %d: allowed are 256, 512, 1024, 2048 and 4096", o.MTU)
-	}
-	if o.ReadDepth < 0 {
-		return nil, invalid("read depth %d: must not be negative", o.ReadDepth)
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -204,6 +204,7 @@ func TestHandshakeWithBadChoices(t *testing.T) {
 	} {
 		_, err := qp.HandshakeWith(t.Context(), ours, &o)
 		says(t, want, err, ErrInvalid, want)
+		says(t, want, qp.Connect(t.Context(), r.a.Endpoint(), &o), ErrInvalid, want)
 	}
 	if s := qp.State(); s != StateInit {
 		t.Errorf("the queue pair is in %v", s)

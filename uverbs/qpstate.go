@@ -183,11 +183,15 @@ func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
 	qp.reset.Lock()
 	defer qp.reset.Unlock()
 	qp.resets.Add(1)
-	defer qp.resets.Add(1)
 	for time.Sleep(storeDelay); qp.flushes(); {
 		time.Sleep(storeDelay)
 	}
-	return qp.change(to, attrs...)
+	if err := qp.change(to, attrs...); err != nil {
+		qp.resets.Add(^uint32(0)) // it was none: what is staged stays good
+		return err
+	}
+	qp.resets.Add(1)
+	return nil
 }
 
 // storeDelay is longer than a store of one processor takes to be seen by the others.

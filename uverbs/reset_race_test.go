@@ -200,4 +200,14 @@ func TestResetVoidsWhatIsStaged(t *testing.T) {
 	if err := errors.Join(sq.Flush(), rq.Flush()); err != nil {
 		t.Error(err)
 	}
+	stage(4)
+	says(t, "reset with attributes", r.a.Modify(StateReset, AttrQKey(1)), syscall.EINVAL)
+	if err := errors.Join(sq.Flush(), rq.Flush()); err != nil {
+		t.Errorf("staged before a reset that failed: %v", err)
+	}
+	for _, w := range wait(t, r.sendQ, 2) {
+		if w.Err() != nil || w.ID != 3 && w.ID != 4 {
+			t.Errorf("completion %+v", w)
+		}
+	}
 }

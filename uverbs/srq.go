@@ -32,8 +32,9 @@ type SRQ struct {
 	rq      RecvQueue
 	sge     int
 	closing atomic.Bool
-	calls   sync.Mutex // one call to the kernel at a time, and Close after it
-	lost    error      // why there is no ring any more; the poster's
+	dropped atomic.Bool // its device is closed, and its ring gone
+	calls   sync.Mutex  // one call to the kernel at a time, and Close after it
+	lost    error       // why there is no ring any more; the poster's
 
 	claims  map[*CQ]int // queue pairs by CQ; guarded by the device's mu
 	claimed int         // the depth that is counted against each of them; likewise
@@ -237,7 +238,7 @@ func (s *SRQ) Close() error {
 		return err
 	}
 	if err := s.shut(); err != nil {
-		s.closing.Store(false)
+		s.closing.Store(s.dropped.Load())
 		s.revive()
 		return err
 	}
@@ -268,6 +269,7 @@ func (s *SRQ) free() error {
 func (s *SRQ) drop() {
 	s.calls.Lock() // a resize exchanges the ring
 	defer s.calls.Unlock()
+	s.dropped.Store(true)
 	s.closing.Store(true)
 	s.half.detach(false)
 }

@@ -124,6 +124,29 @@ func TestSRQLifeWithAFailureAtEveryCall(t *testing.T) {
 	}
 }
 
+// A queue that could not be destroyed takes nothing any more when its device is gone,
+// however often it is closed.
+func TestSRQOutlivesDevice(t *testing.T) {
+	p := newPool(t, fakekernel.Device{})
+	srq, err := p.pd.NewSRQ(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.k.Fail(func(c fakekernel.Call) error {
+		if (c.Method == fakekernel.Method{Object: abi.UVERBS_OBJECT_SRQ, Method: abi.UVERBS_METHOD_SRQ_DESTROY}) {
+			return syscall.EBUSY
+		}
+		return nil
+	})
+	says(t, "device", p.dev.Close(), syscall.EBUSY)
+	p.k.Fail(nil)
+	if err := srq.Close(); err == nil {
+		t.Error("a queue of a closed device was closed")
+	}
+	srq.RecvQueue().RecvV(1, nil)
+	says(t, "flush", srq.RecvQueue().Flush(), os.ErrClosed)
+}
+
 // A queue whose memory cannot be replaced is closed all the same.
 func TestSRQDetachFails(t *testing.T) {
 	p := newPool(t, fakekernel.Device{})
