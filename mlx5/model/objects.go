@@ -1,9 +1,10 @@
 package model
 
 // Objects counts what all programs together hold on the device, by kind: "context",
-// "PD", "MR", "MW", "CQ", "QP", "SRQ", "AH" and "UAR". Kinds of which there are none
-// are left out, so it is empty when nobody has anything. It is what "rdma resource"
-// tells on a machine: a test compares it to what it was before, to find leaks.
+// "PD", "MR", "MW", "CQ", "QP", "SRQ", "AH", "UAR" and "channel", a completion channel
+// that is open. Kinds of which there are none are left out, so it is empty when nobody has
+// anything. It is what "rdma resource" tells on a machine: a test compares it to what
+// it was before, to find leaks.
 func (d *Device) Objects() map[string]int {
 	d.m.enter()
 	defer d.m.leave()
@@ -15,6 +16,11 @@ func (d *Device) Objects() map[string]int {
 		counts["context"]++
 		for _, o := range f.ctx.objects {
 			counts[kinds[o.rank()]]++
+		}
+		for _, e := range f.queues {
+			if e.completion {
+				counts["channel"]++
+			}
 		}
 	}
 	return counts
