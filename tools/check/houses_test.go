@@ -54,7 +54,7 @@ var houses = []house{
 	{pkg: "poll", may: []string{"cq", xsys}},
 	{pkg: "uverbs", may: []string{"abi", "abi/request", "cq", "mlx5", "rxe", "uverbs/nldev", "uverbs/internal/kernel", "uverbs/internal/bridge"}, never: []string{"testing", "log", "net/http", "encoding/json"}},
 	{pkg: "uverbs/sim", may: []string{"abi/request", "mlx5/model", "uverbs", "uverbs/internal/kernel", "uverbs/internal/bridge"}, never: []string{"testing", "log", "net/http"}},
-	{pkg: "uverbs/uverbstest", may: []string{"cq", "mlx5/model", "uverbs", "uverbs/sim"}},
+	{pkg: "uverbs/uverbstest", may: []string{"cq", "mlx5/model", "poll", "uverbs", "uverbs/sim"}},
 	{pkg: "uverbs/internal/bridge", may: []string{"uverbs/internal/kernel"}},
 	{pkg: "uverbs/nldev", may: []string{"abi", netlink, xsys}},
 	{pkg: "uverbs/internal/kernel", may: []string{xsys}},
