@@ -76,6 +76,10 @@ func (c *mlx5CQ) eventTaken() { c.first.EventTaken() }
 func (c *mlx5CQ) resize(op string, depth int) (cq.CompletionRing, int, bool, error) {
 	p, d := c.p, c.p.dev
 	entries := mlx5.CQEntries(depth)
+	if uint32(entries) == c.ring.Capacity() {
+		// The kernel does nothing then: no completion would end the old ring.
+		return c.ring, entries - 1, false, nil
+	}
 	mapping, err := p.alloc(entries * cqeBytes)
 	if err != nil {
 		return nil, 0, false, p.failed(op, err)

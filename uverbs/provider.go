@@ -44,7 +44,8 @@ type cqHalf interface {
 	// from its channel.
 	arm(solicitedOnly bool) error
 	eventTaken()
-	// resize exchanges the ring; room is how many completions the kernel says
+	// resize exchanges the ring, or returns the one that there is if it is of
+	// the right size; room is how many completions the kernel says
 	// that the new one holds. With an error the old ring is what it was, or,
 	// if it is lost, none is.
 	resize(op string, depth int) (ring cq.CompletionRing, room int, lost bool, err error)

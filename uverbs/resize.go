@@ -133,6 +133,12 @@ func (q *CQ) resize(depth int) error {
 	if err != nil {
 		return err
 	}
+	if ring == q.ring {
+		return nil // it holds as many already
+	}
+	if room, err = q.holds(op, ring, room, depth); err != nil {
+		return q.lost(err)
+	}
 	q.ring = ring
 	// Laps are counted from the new ring's beginning.
 	for i := range q.mailbox.tombs {
@@ -142,7 +148,7 @@ func (q *CQ) resize(depth int) error {
 		q.mailbox.orphans[i].lap = 0
 	}
 	d.mu.Lock()
-	q.room = min(room, int(ring.Capacity()))
+	q.room = room
 	d.mu.Unlock()
 	return nil
 }
