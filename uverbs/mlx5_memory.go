@@ -32,12 +32,13 @@ type recordPage struct {
 	mapping *kernel.Mapping
 }
 
-// recordSlot is the place of a record, and what else only one queue uses.
+// recordSlot is the place of a record, and what else only one queue uses. Nothing in it
+// leads to the device; see freeRegisters.
 type recordSlot struct {
 	page     *recordPage
 	off      int
 	released atomic.Bool // the kernel does not know of it any more
-	uars     *uars
+	free     *freeRegisters
 	register *uarRegister // or nil
 }
 
@@ -98,7 +99,7 @@ func (r *records) take(p *mlx5Provider) (*recordSlot, []byte, error) {
 	defer r.mu.Unlock()
 	for _, page := range r.pages {
 		if record, off, ok := page.Take(); ok {
-			return &recordSlot{page: page, off: off, uars: &p.uars}, record, nil
+			return &recordSlot{page: page, off: off, free: p.uars.free}, record, nil
 		}
 	}
 	m, err := p.alloc(p.dev.kernel.PageSize())
@@ -112,14 +113,14 @@ func (r *records) take(p *mlx5Provider) (*recordSlot, []byte, error) {
 	page := &recordPage{table, m}
 	r.pages = append(r.pages, page)
 	record, off, _ := page.Take()
-	return &recordSlot{page: page, off: off, uars: &p.uars}, record, nil
+	return &recordSlot{page: page, off: off, free: p.uars.free}, record, nil
 }
 
 // give gives back what only one queue used.
 func (s *recordSlot) give() {
 	s.page.Give(s.off)
 	if s.register != nil {
-		s.uars.give(s.register)
+		s.free.give(s.register)
 	}
 }
 

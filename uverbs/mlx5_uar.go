@@ -18,7 +18,15 @@ type uars struct {
 	shared *uar
 	own    []*uar
 	static []*uar // by page, of a context without UAR objects; nil if not mapped
-	free   []*uarRegister
+	free   *freeRegisters
+}
+
+// freeRegisters are registers that no queue pair has. The cleanups of queues hold them,
+// so nothing in them may lead to the device: it leads to the queues, which would then
+// never be cleaned up.
+type freeRegisters struct {
+	mu  sync.Mutex
+	all []*uarRegister
 }
 
 // uar is a page of registers.
@@ -40,6 +48,7 @@ const maxOwnRegisters = 16
 
 // begin makes the uncached page.
 func (u *uars) begin(p *mlx5Provider) (err error) {
+	u.free = new(freeRegisters)
 	u.shared, err = u.alloc(p.dev, mlx5.UARUncached)
 	return err
 }
@@ -133,7 +142,9 @@ func (u *uars) take(p *mlx5Provider) *uarRegister {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(u.free) == 0 {
+	u.free.mu.Lock()
+	defer u.free.mu.Unlock()
+	if len(u.free.all) == 0 {
 		all := p.ctx.DynamicRegisters(mlx5.UARBlueFlame)
 		if (len(u.own)+1)*len(all) > maxOwnRegisters {
 			return nil
@@ -144,19 +155,20 @@ func (u *uars) take(p *mlx5Provider) *uarRegister {
 		}
 		u.own = append(u.own, page)
 		for _, r := range all {
-			u.free = append(u.free, &uarRegister{page, r})
+			u.free.all = append(u.free.all, &uarRegister{page, r})
 		}
 	}
-	r := u.free[len(u.free)-1]
-	u.free = u.free[:len(u.free)-1]
+	last := len(u.free.all) - 1
+	r := u.free.all[last]
+	u.free.all = u.free.all[:last]
 	return r
 }
 
 // give takes a register back at which nobody rings any more.
-func (u *uars) give(r *uarRegister) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.free = append(u.free, r)
+func (f *freeRegisters) give(r *uarRegister) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, r)
 }
 
 // blueFlame makes the doorbell of a register for one queue pair alone.
