@@ -120,6 +120,7 @@ func (e *EventQueue) close() {
 	e.records = nil
 	delete(e.f.queues, e.fd)
 	e.wake()
+	e.notify = nil // and what it leads to can go
 }
 
 func (e *EventQueue) wake() {
