@@ -430,7 +430,11 @@ func (qp *QP) free() error {
 	// Calls that began before are over once their locks were had: a doorbell,
 	// a query or change of state. The kernel refuses to destroy what a call
 	// under way uses, and gives the handle out again after.
-	qp.sq.bell.await()
+	if qp.sq.bell != nil {
+		qp.sq.bell.await()
+	} else {
+		qp.awaitFlushes() // a doorbell is a store, and must not come after the end
+	}
 	qp.modify.Lock()
 	qp.modify.Unlock() //nolint:staticcheck // waiting is the purpose
 	d := qp.dev

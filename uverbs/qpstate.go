@@ -183,9 +183,7 @@ func (qp *QP) Modify(to QPState, attrs ...QPAttr) error {
 	qp.reset.Lock()
 	defer qp.reset.Unlock()
 	qp.resets.Add(1)
-	for time.Sleep(storeDelay); qp.flushes(); {
-		time.Sleep(storeDelay)
-	}
+	qp.awaitFlushes()
 	if err := qp.change(to, attrs...); err != nil {
 		qp.resets.Add(^uint32(0)) // it was none: what is staged stays good
 		return err
@@ -203,6 +201,13 @@ const storeDelay = 20 * time.Microsecond
 // flushes says whether a Flush is under way.
 func (qp *QP) flushes() bool {
 	return atomic.LoadUint32(&qp.sq.flushing) != 0 || atomic.LoadUint32(&qp.rq.flushing) != 0
+}
+
+// awaitFlushes waits until no Flush is under way that began before it was forbidden.
+func (qp *QP) awaitFlushes() {
+	for time.Sleep(storeDelay); qp.flushes(); {
+		time.Sleep(storeDelay)
+	}
 }
 
 // epoch is what requests remember that are staged now: see sameEpoch.
