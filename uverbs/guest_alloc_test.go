@@ -42,7 +42,7 @@ func TestGuestAllocatesNothing(t *testing.T) {
 				}
 				return n
 			})
-			for how, e := range map[string]poll.Event{"goroutine": {}, "thread": {Thread: true}} {
+			for how, e := range waysToWait() {
 				w, err := poll.NewWaiter(e, p.q)
 				if err != nil {
 					t.Fatal(err)

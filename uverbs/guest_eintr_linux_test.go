@@ -27,7 +27,7 @@ func TestGuestInterrupted(t *testing.T) {
 		liveAndReport(t, path, n)
 		return
 	}
-	guestDevice(t).Close()
+	guestSystem(t).onMachine(t, "it makes no system calls that a signal could interrupt")
 	path := filepath.Join(t.TempDir(), "report")
 	run := func(n int, times func(n int) int) (calls, interrupted int, told string) {
 		t.Helper()
@@ -73,13 +73,13 @@ func TestGuestInterrupted(t *testing.T) {
 // liveAndReport lives n whole lives, which all have to be the same, and writes what
 // they were like.
 func liveAndReport(t *testing.T, path string, n int) {
-	name := guestDevice(t).Name()
-	before := kernelObjects(t)
+	s := guestSystem(t)
+	before := s.objects(t)
 	var objects string
 	life := uverbs.NewWholeLife(
-		func() (*uverbs.Device, error) { return uverbs.Open(name, nil) },
+		func() (*uverbs.Device, error) { return s.open(s.name) },
 		func(n int) (*uverbs.Memory, error) { return uverbs.Alloc(n, nil) },
-		func() { objects = fmt.Sprint(kernelObjects(t)) },
+		func() { objects = fmt.Sprint(s.objects(t)) },
 	)
 	var report string
 	for i := range n {
@@ -87,7 +87,7 @@ func liveAndReport(t *testing.T, path string, n int) {
 		if err != nil {
 			t.Fatalf("life %d: %v", i, err)
 		}
-		this := strings.Join(story, "\n") + "\n" + objects + "\n" + fmt.Sprint(before, kernelObjects(t))
+		this := strings.Join(story, "\n") + "\n" + objects + "\n" + fmt.Sprint(before, s.objects(t))
 		if i > 0 && this != report {
 			t.Fatalf("life %d:\n%s\nthose before:\n%s", i, this, report)
 		}

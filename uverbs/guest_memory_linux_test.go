@@ -1,10 +1,10 @@
 package uverbs_test
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -120,7 +120,7 @@ func TestGuestReregister(t *testing.T) {
 }
 
 // Soft-RoCE does not change the memory of a region in any kernel, and leaves all
-// as it was.
+// as it was. A ConnectX changes it, and the old memory can go.
 func TestGuestReregisterMemory(t *testing.T) {
 	p := newPair(t, false)
 	mr := p.otherMR(t, p.pd)
@@ -128,6 +128,28 @@ func TestGuestReregisterMemory(t *testing.T) {
 	mem, err := uverbs.Alloc(4096, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if factsOf(t, p.dev).changesMemory {
+		if err := mr.Reregister(uverbs.ChangeMemory(mem.Bytes())); err != nil {
+			t.Fatal(err)
+		}
+		if r := mr.Remote(); r.Length != 4096 || r.Addr == before.Addr {
+			t.Errorf("the region is %+v, was %+v", r, before)
+		}
+		if err := mem.Close(); !errors.Is(err, uverbs.ErrInUse) {
+			t.Errorf("close of the memory that it is of now: %v", err)
+		}
+		copy(p.mem.Bytes(), "to the other memory")
+		if w := p.writeTo(t, mr.Remote(), 19); w.Err() != nil || string(mem.Bytes()[:19]) != "to the other memory" {
+			t.Errorf("a write afterwards: %v, %q", w.Err(), mem.Bytes()[:19])
+		}
+		if w := p.writeTo(t, before, 19); w.Status != uverbs.StatusRemoteAccess {
+			t.Errorf("a write to where it was before: %v", w.Status)
+		}
+		if err := errors.Join(mr.Close(), mem.Close()); err != nil {
+			t.Error(err)
+		}
+		return
 	}
 	if err := mr.Reregister(uverbs.ChangeMemory(mem.Bytes())); !errors.Is(err, uverbs.ErrNotSupported) || !errors.Is(err, syscall.EOPNOTSUPP) {
 		t.Fatalf("other memory: %v", err)
@@ -143,7 +165,8 @@ func TestGuestReregisterMemory(t *testing.T) {
 	}
 }
 
-// Soft-RoCE imports no dma-bufs; before Linux 5.12 nobody does.
+// Soft-RoCE imports no dma-bufs; before Linux 5.12 nobody does, nor does the kernel in
+// software.
 func TestGuestDMABuf(t *testing.T) {
 	p := newPair(t, false)
 	fd, err := unix.MemfdCreate("no dma-buf", unix.MFD_CLOEXEC)
@@ -151,16 +174,10 @@ func TestGuestDMABuf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		t.Fatal(err)
-	}
-	want, says := syscall.EOPNOTSUPP, "driver rxe"
-	if bytes.HasPrefix(u.Release[:], []byte("5.10.")) {
-		want, says = syscall.EPROTONOSUPPORT, "5.12"
-	}
+	kernel := kernelFactsOf(t, p.dev)
+	want, says := kernel.dmabuf, kernel.dmabufSays
 	mr, err := p.pd.RegisterDMABuf(fd, 0, 4096, 0, uverbs.LocalWrite)
-	if mr != nil || !errors.Is(err, want) || !errors.Is(err, uverbs.ErrNotSupported) || !bytes.Contains([]byte(err.Error()), []byte(says)) {
+	if mr != nil || !errors.Is(err, want) || !errors.Is(err, uverbs.ErrNotSupported) || !strings.Contains(err.Error(), says) {
 		t.Errorf("%v; want %v and %q", err, want, says)
 	}
 	if w := p.writeTo(t, p.mr.Remote(), 64); w.Err() != nil {
@@ -230,7 +247,18 @@ func TestGuestHeapMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(b)
-	if _, err := p.pd.Register(b, uverbs.LocalWrite); !errors.Is(err, syscall.EFAULT) {
-		t.Errorf("read-only memory with LocalWrite: %v", err)
+	switch ro, err := p.pd.Register(b, uverbs.LocalWrite|uverbs.RemoteWrite); {
+	case !simulated():
+		if !errors.Is(err, syscall.EFAULT) {
+			t.Errorf("read-only memory with LocalWrite: %v", err)
+		}
+	case err != nil: // nobody looks at pages there
+		t.Fatal(err)
+	default:
+		w := p.writeTo(t, ro.Remote(), 8)
+		t.Logf("a write to read-only memory: %+v", w)
+		if w.Err() == nil || b[0] != 0 {
+			t.Errorf("a write to read-only memory: %+v, %#x", w, b[0])
+		}
 	}
 }

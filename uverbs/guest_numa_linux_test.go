@@ -18,7 +18,7 @@ import (
 // one.
 func node1(t *testing.T) uverbs.NUMANode {
 	t.Helper()
-	guestDevice(t)
+	guestSystem(t).onMachine(t, "it is about where the machine's memory lies")
 	b, err := os.ReadFile("/sys/devices/system/node/has_memory")
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,6 @@ func asChild(t *testing.T) bool {
 	if os.Getenv(name) == t.Name() {
 		return true
 	}
-	guestDevice(t).Close()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), name+"="+t.Name())
 	out, err := cmd.CombinedOutput()
@@ -55,6 +54,7 @@ func (p *pair) write(t *testing.T) {
 // The kernel refuses the write() doorbell after a change of credentials; the
 // ioctl takes over in the middle of a connection's life.
 func TestGuestDoorbellAfterSetuid(t *testing.T) {
+	onSoftRoCE(t, guestDevice(t), "its doorbells are no system calls")
 	if !asChild(t) {
 		return
 	}
@@ -68,6 +68,7 @@ func TestGuestDoorbellAfterSetuid(t *testing.T) {
 }
 
 func TestGuestDoorbellByIoctlOnly(t *testing.T) {
+	onSoftRoCE(t, guestDevice(t), "its doorbells are no system calls")
 	t.Setenv("GOVERBS_NOWRITE", "1")
 	p := newPair(t, false)
 	p.write(t)
@@ -75,6 +76,7 @@ func TestGuestDoorbellByIoctlOnly(t *testing.T) {
 
 // An ordinary user with a small memlock limit is told the limit and the need.
 func TestGuestMemlock(t *testing.T) {
+	guestSystem(t).onMachine(t, "no kernel locks its memory")
 	if !asChild(t) {
 		return
 	}
@@ -104,6 +106,7 @@ func TestGuestMemlock(t *testing.T) {
 // A device file that the user may not open is listed with the reason, and Open
 // says it too.
 func TestGuestPermission(t *testing.T) {
+	guestSystem(t).onMachine(t, "it has no file whose permissions could be missing")
 	if !asChild(t) {
 		return
 	}
@@ -135,7 +138,12 @@ func TestGuestPermission(t *testing.T) {
 }
 
 func TestGuestOpenByAddress(t *testing.T) {
-	name := guestDevice(t).Name()
+	s := guestSystem(t)
+	name := s.name
+	if _, err := s.open("mlx5_77"); !errors.Is(err, uverbs.ErrUnknownDevice) || !strings.Contains(err.Error(), name) {
+		t.Errorf("a name that nobody has: %v", err)
+	}
+	s.onMachine(t, "package sim opens devices by name, not by address")
 	d, err := uverbs.OpenAddr(netip.MustParseAddr("10.0.0.1"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -148,19 +156,19 @@ func TestGuestOpenByAddress(t *testing.T) {
 	if !errors.Is(err, uverbs.ErrUnknownDevice) || !strings.Contains(err.Error(), "10.0.0.1 on "+name) {
 		t.Errorf("an address that nobody has: %v", err)
 	}
-	_, err = uverbs.Open("mlx5_77", nil)
-	if !errors.Is(err, uverbs.ErrUnknownDevice) || !strings.Contains(err.Error(), name) {
-		t.Errorf("a name that nobody has: %v", err)
-	}
 }
 
-// A network device that goes down and up again is two port events.
+// A network device, or a port, that goes down and up again is two port events.
 func TestGuestPortEvents(t *testing.T) {
-	d := guestDevice(t)
-	netdev := d.Info().Netdev
+	s := guestSystem(t)
+	d := s.device(t)
+	set := func(up bool) error { return setLink(d.Info().Netdev, up) }
+	if s.fabric != nil {
+		set = func(up bool) error { return s.fabric.Model().Device(s.name).SetPort(1, up) }
+	}
 	want := func(up bool, typ uverbs.EventType) {
 		t.Helper()
-		if err := setLink(netdev, up); err != nil {
+		if err := set(up); err != nil {
 			t.Fatal(err)
 		}
 		for deadline := time.After(10 * time.Second); ; {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,34 +12,6 @@ import (
 	"github.com/goverbs/goverbs/poll"
 	"github.com/goverbs/goverbs/uverbs"
 )
-
-// guestDevice opens the guest's soft-RoCE device and closes it after the test.
-func guestDevice(t testing.TB) *uverbs.Device {
-	t.Helper()
-	d := openGuestDevice(t)
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-			t.Errorf("close device: %v", err)
-		}
-	})
-	return d
-}
-
-func openGuestDevice(t testing.TB) *uverbs.Device {
-	t.Helper()
-	all, err := uverbs.Devices()
-	if errors.Is(err, uverbs.ErrNoDevices) {
-		t.Skip("declared skip: no RDMA device here; run in the guest: rxevm exec")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := uverbs.Open(all[0].Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
 
 // pair is two connected RC queue pairs of one device and a region that each may
 // read and write.
@@ -276,7 +247,12 @@ func TestGuestUnsignaled(t *testing.T) {
 
 // A waiter sleeps until there is a completion, in both ways of sleeping.
 func TestGuestEvents(t *testing.T) {
-	for name, how := range map[string]poll.Event{"goroutine": {}, "thread": {Thread: true}} {
+	if simulated() {
+		if w, err := poll.NewWaiter(poll.Event{Thread: true}, newPair(t, true).q); err == nil {
+			t.Errorf("%v waits for a descriptor that is not there", w)
+		}
+	}
+	for name, how := range waysToWait() {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, true)
 			w, err := poll.NewWaiter(how, p.q)

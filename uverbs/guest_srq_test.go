@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -165,16 +164,17 @@ func TestGuestSRQLimit(t *testing.T) {
 func TestGuestSRQErrors(t *testing.T) {
 	p := newPool(t)
 	p.post(t, 1, 2, 3)
-	// Too long for its receive: both sides fail, and one receive ends. The
-	// statuses are soft-RoCE's own; others would speak of lengths.
+	facts := factsOf(t, p.dev)
+	// Too long for its receive: both sides fail, and one receive ends.
 	p.client[0].SendQueue().Send(7, p.mr.Span(0, 5000))
 	if err := p.client[0].SendQueue().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if w := p.wait(t, 1)[0]; w.Status != cq.StatusRemoteOperation {
-		t.Errorf("sent %+v", w)
+	want := facts.wc(uverbs.WC{ID: 7, QPN: p.client[0].QPN(), Status: facts.shortRecvPeer})
+	if w := p.wait(t, 1)[0]; w != want {
+		t.Errorf("sent %+v, want %+v", w, want)
 	}
-	want := uverbs.WC{ID: 1, QPN: p.server[0].QPN(), Status: cq.StatusLocalQPOperation, Side: uverbs.RecvSide}
+	want = facts.wc(uverbs.WC{ID: 1, QPN: p.server[0].QPN(), Status: facts.shortRecv, Side: uverbs.RecvSide})
 	if w := p.collect(t, 0, 1)[0]; w != want {
 		t.Errorf("received %+v, want %+v", w, want)
 	}

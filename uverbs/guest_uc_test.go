@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// UC carries sends and writes of all kinds, and nothing else.
+// UC carries sends and writes of all kinds, and nothing else; not even invalidation
+// on soft-RoCE.
 func TestGuestUC(t *testing.T) {
 	p := newOpsPair(t, uverbs.UC)
 	buf := p.mem.Bytes()
@@ -71,11 +71,14 @@ func TestGuestUC(t *testing.T) {
 		})
 	}
 	// What is refused, before it reaches the device.
-	for name, post := range map[string]func(){
-		"read":       func() { sq.Read(1, p.mr.Span(0, 8), region.At(0)) },
-		"atomic":     func() { sq.FetchAdd(1, p.mr.Span(0, 8), region.At(0), 1) },
-		"invalidate": func() { sq.SendInvalidate(1, 5, p.mr.Span(0, 8)) },
-	} {
+	refused := map[string]func(){
+		"read":   func() { sq.Read(1, p.mr.Span(0, 8), region.At(0)) },
+		"atomic": func() { sq.FetchAdd(1, p.mr.Span(0, 8), region.At(0), 1) },
+	}
+	if !factsOf(t, p.dev).ucInvalidates {
+		refused["invalidate"] = func() { sq.SendInvalidate(1, 5, p.mr.Span(0, 8)) }
+	}
+	for name, post := range refused {
 		post()
 		if err := sq.Flush(); !errors.Is(err, uverbs.ErrInvalid) {
 			t.Errorf("%s on UC: %v", name, err)
@@ -133,7 +136,37 @@ func TestGuestUCWindow(t *testing.T) {
 		}
 	}
 	p.b.SendQueue().LocalInvalidate(3, mw)
-	if err := p.b.SendQueue().Flush(); !errors.Is(err, uverbs.ErrInvalid) {
+	if factsOf(t, p.dev).ucInvalidates {
+		p.one(t, p.b, uverbs.WC{ID: 3, Opcode: uverbs.OpLocalInvalidate})
+		// Nobody can use it now, nor hears of it. The peer goes with what it
+		// got last.
+		again := p.b.SendQueue().BindMW(4, mw, p.mr.Span(8192, 4096), uverbs.RemoteWrite)
+		p.one(t, p.b, uverbs.WC{ID: 4, Opcode: uverbs.OpBindMW})
+		p.mem.Uint64(0).Store(78)
+		p.a.SendQueue().Write(5, opened.At(0), p.mr.Span(0, 8))
+		p.one(t, p.a, uverbs.WC{ID: 5, Bytes: 8, Opcode: uverbs.OpWrite})
+		p.a.SendQueue().Write(6, again.At(0), p.mr.Span(0, 8))
+		p.one(t, p.a, uverbs.WC{ID: 6, Bytes: 8, Opcode: uverbs.OpWrite})
+		for end := time.Now().Add(10 * time.Second); p.mem.Uint64(8192).Load() != 78; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the write through the window that was bound again did not arrive")
+			}
+		}
+		if got := p.mem.Uint64(4096).Load(); got != 77 {
+			t.Errorf("%d was written with a key from before", got)
+		}
+		p.b.RecvQueue().Recv(7, p.mr.Span(16384, 8))
+		if err := p.b.RecvQueue().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		p.a.SendQueue().SendInvalidate(8, again.RKey, p.mr.Span(0, 8))
+		wcs := p.flush(t, p.a, 2)
+		want := uverbs.WC{ID: 7, QPN: p.b.QPN(), Bytes: 8, Opcode: uverbs.OpRecv, Side: uverbs.RecvSide}
+		want.SetInvalidatedRKey(again.RKey)
+		if r := find(t, wcs, uverbs.RecvSide); r != want {
+			t.Errorf("receive completion\n got %+v\nwant %+v", r, want)
+		}
+	} else if err := p.b.SendQueue().Flush(); !errors.Is(err, uverbs.ErrInvalid) {
 		t.Errorf("invalidation on UC: %v", err)
 	}
 	if err := mw.Close(); err != nil {
@@ -141,8 +174,9 @@ func TestGuestUCWindow(t *testing.T) {
 	}
 }
 
-// A message that is too long for the receive it hits is no loss but an error of
-// the receiver, whose queue pair it ends. The sender does not hear of it.
+// A message that is too long for the receive it hits: on soft-RoCE no loss but an
+// error of the receiver, whose queue pair it ends; on a ConnectX a loss, and the
+// receive waits for the next one. The sender does not hear of it.
 func TestGuestUCTooLong(t *testing.T) {
 	p := newOpsPair(t, uverbs.UC)
 	p.b.RecvQueue().Recv(1, p.mr.Span(4096, 8))
@@ -150,11 +184,24 @@ func TestGuestUCTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.a.SendQueue().Send(2, p.mr.Span(0, 9))
+	facts := factsOf(t, p.dev)
+	if facts.ucKeepsShort {
+		p.one(t, p.a, uverbs.WC{ID: 2, Bytes: 9, Opcode: uverbs.OpSend})
+		p.a.SendQueue().Send(3, p.mr.Span(0, 8))
+		wcs := p.flush(t, p.a, 2)
+		if r, want := find(t, wcs, uverbs.RecvSide), (uverbs.WC{ID: 1, QPN: p.b.QPN(), Bytes: 8, Opcode: uverbs.OpRecv, Side: uverbs.RecvSide}); r != want {
+			t.Errorf("receive completion\n got %+v\nwant %+v", r, want)
+		}
+		if s, err := p.b.QueryState(); err != nil || s != uverbs.StateRTS {
+			t.Errorf("the receiver's state %v, %v", s, err)
+		}
+		return
+	}
 	wcs := p.flush(t, p.a, 2)
 	if s, want := find(t, wcs, uverbs.SendSide), (uverbs.WC{ID: 2, QPN: p.a.QPN(), Bytes: 9, Opcode: uverbs.OpSend}); s != want {
 		t.Errorf("send completion\n got %+v\nwant %+v", s, want)
 	}
-	if r, want := find(t, wcs, uverbs.RecvSide), (uverbs.WC{ID: 1, QPN: p.b.QPN(), Status: cq.StatusLocalQPOperation, Side: uverbs.RecvSide}); r != want {
+	if r, want := find(t, wcs, uverbs.RecvSide), (uverbs.WC{ID: 1, QPN: p.b.QPN(), Status: facts.shortRecv, Side: uverbs.RecvSide}); r != want {
 		t.Errorf("receive completion\n got %+v\nwant %+v", r, want)
 	}
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {

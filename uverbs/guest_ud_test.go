@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -121,8 +122,12 @@ func TestGuestDatagrams(t *testing.T) {
 				}
 				h, err := uverbs.ParseGRH(buf[inbox:])
 				// The kernel has the hop limit from the route, and
-				// soft-RoCE leaves the flow label out.
+				// soft-RoCE leaves the flow label out. IPv4 has none.
 				wantGRH := uverbs.GRH{Version: version, Source: to.AH.GID(), Dest: to.AH.GID(), TrafficClass: 0x20, HopLimit: 64, UDP: true}
+				if factsOf(t, m.dev).ownHeader {
+					wantGRH.HopLimit = 9
+					wantGRH.FlowLabel = map[int]uint32{6: 0x12345}[version]
+				}
 				if err != nil || h != wantGRH {
 					t.Errorf("header %x: %+v, %v, want %+v", buf[inbox:][:uverbs.GRHLen], h, err, wantGRH)
 				}
@@ -192,7 +197,7 @@ func TestGuestDatagramsLost(t *testing.T) {
 }
 
 // A datagram that does not fit its receive is dropped; Linux 6.1 fails the
-// receiving queue pair.
+// receiving queue pair, and so does a ConnectX.
 func TestGuestDatagramTooLong(t *testing.T) {
 	m := newMesh(t)
 	m.y.RecvQueue().Recv(1, m.mr.Span(inbox, uverbs.GRHLen+3))
@@ -211,6 +216,13 @@ func TestGuestDatagramTooLong(t *testing.T) {
 	switch s, err := m.y.QueryState(); {
 	case err != nil:
 		t.Fatal(err)
+	case factsOf(t, m.dev) == &connectX:
+		for len(ends) < 3 {
+			wait(1)
+		}
+		if s != uverbs.StateErr || ends[1] != cq.StatusLocalLength || ends[2] != uverbs.StatusFlushed || ends[3] != uverbs.StatusSuccess {
+			t.Errorf("state %v, ends %v", s, ends)
+		}
 	case s == uverbs.StateErr:
 		// Now and then 6.1 loses the completions of the receives with the
 		// queue pair; Drain brings all to their ends.
@@ -243,16 +255,18 @@ func TestGuestMulticast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The kernel's IP stack has to want the group's packets.
-	ifi, err := net.InterfaceByIndex(m.x.Source().Ifindex)
-	if err != nil {
-		t.Fatal(err)
+	if factsOf(t, m.dev) == &softRoCE {
+		// The kernel's IP stack has to want the group's packets.
+		ifi, err := net.InterfaceByIndex(m.x.Source().Ifindex)
+		if err != nil {
+			t.Fatal(err)
+		}
+		member, err := net.ListenMulticastUDP("udp4", ifi, &net.UDPAddr{IP: address.AsSlice(), Port: 9999})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer member.Close()
 	}
-	member, err := net.ListenMulticastUDP("udp4", ifi, &net.UDPAddr{IP: address.AsSlice(), Port: 9999})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer member.Close()
 	all, err := m.pd.NewAH(uverbs.Endpoint{GID: group}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -309,7 +323,7 @@ func TestGuestMulticast(t *testing.T) {
 }
 
 // An address handle that is gone: what becomes of a request that names it
-// differs between kernels.
+// differs between kernels. A ConnectX's requests do not name it.
 func TestGuestAHGone(t *testing.T) {
 	m := newMesh(t)
 	ah, err := m.pd.NewAH(m.x.Endpoint(), nil)
@@ -322,6 +336,16 @@ func TestGuestAHGone(t *testing.T) {
 	}
 	m.flush(t)
 	w := m.wait(t, 1)[0]
+	if factsOf(t, m.dev).copiesAH {
+		if want := (uverbs.WC{ID: 1, QPN: m.x.QPN(), Bytes: 4, Opcode: uverbs.OpSend}); w != want {
+			t.Errorf("completion %+v, want %+v", w, want)
+		}
+		m.x.SendQueue().SendTo(2, uverbs.Dest{AH: ah, QPN: m.y.QPN()}, m.mr.Span(0, 4))
+		if err := m.x.SendQueue().Flush(); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("a send to a closed address handle: %v", err)
+		}
+		return
+	}
 	// Linux 6.1 says what is wrong, 6.12 only that the queue pair failed.
 	if w.ID != 1 || w.Side != uverbs.SendSide || w.Status != cq.StatusLocalQPOperation && w.Status != uverbs.StatusFlushed {
 		t.Errorf("completion %+v", w)

@@ -29,10 +29,12 @@ type arena struct {
 	mem *Memory
 	mr  *MR
 
-	opts   CQOptions
-	q      *CQ
-	qps    [tracks]*QP
-	waiter *poll.Waiter // nil where the poller polls
+	opts CQOptions
+	// noThreads: there are no descriptors, which waiting threads need.
+	noThreads bool
+	q         *CQ
+	qps       [tracks]*QP
+	waiter    *poll.Waiter // nil where the poller polls
 
 	rng     *rand.Rand // of who prepares the rounds
 	ctx     context.Context
@@ -118,7 +120,8 @@ func (a *arena) makeCQ(wait bool) {
 	a.q = q
 	a.closed.Store(false)
 	if wait {
-		a.waiter, err = poll.NewWaiter(poll.Event{Thread: a.rng.IntN(4) == 0}, q)
+		thread := a.rng.IntN(4) == 0
+		a.waiter, err = poll.NewWaiter(poll.Event{Thread: thread && !a.noThreads}, q)
 		a.must(err)
 	}
 }

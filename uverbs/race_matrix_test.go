@@ -163,13 +163,15 @@ func runRace(t *testing.T, r race, rounds int) {
 type place struct {
 	open  func() (*Device, error)
 	alloc func() (*Memory, error)
+	// noThreads: completion channels have no descriptors.
+	noThreads bool
 }
 
 // holdRaces holds a race so many times in one arena.
 func holdRaces(t *testing.T, r *race, rounds int, seed uint64, where place) {
 	a := newArena(t, CQOptions{Events: true, Shared: r.shared}, seed)
 	defer a.watch.Stop()
-	a.receive, a.carried = r.receive, r.carried
+	a.receive, a.carried, a.noThreads = r.receive, r.carried, where.noThreads
 	wait := r.victim == waiting || r.victim == flushing && a.rng.IntN(2) == 0
 	mem, err := where.alloc()
 	a.must(err)
