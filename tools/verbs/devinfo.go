@@ -15,7 +15,8 @@ import (
 const devinfoUsage = `usage: verbs devinfo [-v] [-json] [-l] [-d DEVICE]
 Shows the RDMA devices and their ports, as ibv_devinfo and "rdma link" do.
 Devices that cannot be opened are shown with the reason, and the exit status is
-1; it is 2 for wrong flags and unknown devices.
+1; it is 2 for wrong flags and unknown devices. With -d sim0 or sim1 it shows a
+ConnectX in software, which every machine has.
 `
 
 // devinfoOptions are the flags of verbs devinfo.
@@ -45,12 +46,18 @@ func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "verbs devinfo: %v\nverbs devinfo -h lists the flags.\n", err)
 		return 2
 	}
+	if isSimulated(o.device) {
+		if from, err = newSimulatedSystem(); err != nil {
+			fmt.Fprintf(stderr, "verbs devinfo: %s\n", oneLine(err))
+			return 1
+		}
+	}
 	list, err := from.devices()
 	if err == nil && o.device != "" {
 		list, err = pick(list, o.device)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "verbs devinfo: %s\n", oneLine(err))
+		fmt.Fprintf(stderr, "verbs devinfo: %s\n", oneLine(withoutDevice(err)))
 		if errors.Is(err, uverbs.ErrUnknownDevice) {
 			return 2
 		}
@@ -91,7 +98,7 @@ func parseDevinfo(args []string, stdout io.Writer) (o devinfoOptions, err error)
 	f.BoolVar(&o.verbose, "v", false, "show all limits, GIDs and P_Keys")
 	f.BoolVar(&o.json, "json", false, "write JSON: everything, with keys that stay")
 	f.BoolVar(&o.list, "l", false, "list the names only, and ask the devices nothing")
-	f.StringVar(&o.device, "d", "", "show this `device` only")
+	f.StringVar(&o.device, "d", "", "show this `device` only; "+simulatedHelp)
 	switch err = f.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, devinfoUsage)
@@ -101,6 +108,14 @@ func parseDevinfo(args []string, stdout io.Writer) (o devinfoOptions, err error)
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	return o, err
+}
+
+// withoutDevice adds to the error of a machine without devices what runs there.
+func withoutDevice(err error) error {
+	if errors.Is(err, uverbs.ErrNoDevices) {
+		return fmt.Errorf("%w; without any device: verbs demo", err)
+	}
+	return err
 }
 
 // pick leaves the device of a name.

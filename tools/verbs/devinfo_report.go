@@ -117,8 +117,23 @@ type thisSystem struct{}
 
 func (thisSystem) devices() ([]uverbs.DeviceInfo, error) { return uverbs.Devices() }
 
-func (thisSystem) query(info uverbs.DeviceInfo) (a *answers, err error) {
-	d, err := uverbs.Open(info.Name, nil)
+func (thisSystem) open(name string) (*uverbs.Device, error) { return uverbs.Open(name, nil) }
+
+// query asks a device. Network devices of other network namespaces have no name
+// here.
+func (t thisSystem) query(info uverbs.DeviceInfo) (*answers, error) {
+	return ask(t.open, info.Name, func(index int) string {
+		if n, err := net.InterfaceByIndex(index); err == nil {
+			return n.Name
+		}
+		return ""
+	})
+}
+
+// ask opens a device and asks it everything. netdev names a network device, or
+// returns "".
+func ask(open func(string) (*uverbs.Device, error), name string, netdev func(index int) string) (a *answers, err error) {
+	d, err := open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -146,9 +161,8 @@ func (thisSystem) query(info uverbs.DeviceInfo) (a *answers, err error) {
 		}
 	}
 	for _, g := range a.gids {
-		// Those of other network namespaces have no name here.
-		if n, err := net.InterfaceByIndex(g.Ifindex); err == nil {
-			a.netdevs[g.Ifindex] = n.Name
+		if name := netdev(g.Ifindex); name != "" {
+			a.netdevs[g.Ifindex] = name
 		}
 	}
 	return a, nil

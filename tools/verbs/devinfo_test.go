@@ -150,7 +150,7 @@ func TestDevinfoRefusals(t *testing.T) {
 		{twoDevices(), []string{"-x"}, 2, "flag provided but not defined: -x\nverbs devinfo -h lists the flags."},
 		{twoDevices(), []string{"mlx5_0"}, 2, `unexpected argument "mlx5_0"`},
 		{twoDevices(), []string{"-v=maybe"}, 2, `invalid boolean value "maybe"`},
-		{none, nil, 1, "goverbs: no RDMA devices: nothing there"},
+		{none, nil, 1, "goverbs: no RDMA devices: nothing there; without any device: verbs demo\n"},
 		{none, []string{"-json"}, 1, "no RDMA devices"},
 		{none, []string{"-d", "x"}, 1, "no RDMA devices"},
 	} {
@@ -158,6 +158,28 @@ func TestDevinfoRefusals(t *testing.T) {
 		if code != c.code || !strings.Contains(errs, c.want) || !strings.HasPrefix(errs, "verbs devinfo: ") || out != "" {
 			t.Errorf("%q: status %d, stdout %q, stderr %q", c.args, code, out, errs)
 		}
+	}
+}
+
+// The devices of the model are shown when they are named, and not else.
+func TestDevinfoSimulated(t *testing.T) {
+	none := fakeInventory{err: fmt.Errorf("goverbs: %w: nothing there", uverbs.ErrNoDevices)}
+	for _, from := range []inventory{none, twoDevices()} {
+		for name, gid := range map[string]string{"sim0": "::ffff:10.0.0.1", "sim1": "::ffff:10.0.1.1"} {
+			code, out, errs := runDevinfo(from, "-v", "-d", name)
+			for _, want := range []string{"hca_id:\t" + name + "\n", "\tdriver:\t\t\t\tmlx5 (1)\n", "\tfile:\t\t\t\tnone\n", "PORT_ACTIVE", "GID[  2]:\t\t\t" + gid + ", RoCE v2\n"} {
+				if code != 0 || errs != "" || !strings.Contains(out, want) {
+					t.Errorf("status %d, stderr %q, want %q in\n%s", code, errs, want, out)
+				}
+			}
+		}
+		code, out, errs := runDevinfo(from, "-l", "-d", "sim1")
+		if code != 0 || errs != "" || out != "1 device found:\n\tsim1\n" {
+			t.Errorf("status %d, stderr %q: %q", code, errs, out)
+		}
+	}
+	if _, out, _ := runDevinfo(twoDevices(), "-l"); strings.Contains(out, "sim") {
+		t.Errorf("listed: %s", out)
 	}
 }
 

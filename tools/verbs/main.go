@@ -1,6 +1,7 @@
 // Verbs asks and exercises RDMA devices, without libibverbs.
 //
 //	verbs decode [-json] [FILE...]  explain failed completions in logs
+//	verbs demo [flags]              show what works, also without any device
 //	verbs devinfo [flags]           show the devices and what they can do
 //	verbs pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
 package main
@@ -25,6 +26,7 @@ type command struct {
 
 var commands = []command{
 	{"decode", "[-json] [FILE...]", "explain failed completions in logs and dumps", cmdDecode},
+	{"demo", "[flags]", "show what the library can do, also without a device", cmdDemo},
 	{"devinfo", "[flags]", "show the devices and what they can do", cmdDevinfo},
 	{"pingpong", "[flags] [HOST]", "play ping-pong, also with ibv_rc_pingpong", cmdPingpong},
 }

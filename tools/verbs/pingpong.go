@@ -43,9 +43,12 @@ func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if asJSON {
 		say = io.Discard
 	}
+	if isSimulated(cfg.Device) {
+		return playSimulated(ctx, cfg, asJSON, say, stdout)
+	}
 	g, err := pingpong.Open(cfg)
 	if err != nil {
-		return err
+		return withoutDevice(err)
 	}
 	defer func() {
 		if cerr := g.Close(); err == nil {
@@ -71,9 +74,12 @@ func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
-	r := g.Report(elapsed)
+	return writePingpong(g.Report(elapsed), asJSON, stdout)
+}
+
+func writePingpong(r pingpong.Report, asJSON bool, w io.Writer) error {
 	if asJSON {
-		return r.WriteJSON(stdout)
+		return r.WriteJSON(w)
 	}
-	return r.WriteText(stdout)
+	return r.WriteText(w)
 }

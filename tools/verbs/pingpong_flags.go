@@ -15,7 +15,8 @@ var errHelp = flag.ErrHelp
 const pingpongUsage = `usage: verbs pingpong [flags]         wait for a client
        verbs pingpong [flags] HOST    play with the server on HOST
 
-The other side may be rdma-core's ibv_rc_pingpong. Flags, in its letters:
+The other side may be rdma-core's ibv_rc_pingpong. With -d sim0 or sim1, a ConnectX
+in software, both sides play in this process. Flags, in ibv_rc_pingpong's letters:
   -p, --port PORT         TCP port of the server (18515)
   -d, --ib-dev DEVICE     RDMA device (the first that can be opened)
   -i, --ib-port PORT      port of the device (1)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/poll"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -32,8 +33,26 @@ func Open(cfg Config) (*Game, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Game{cfg: cfg}
-	if err := g.open(); err != nil {
+	name, err := chooseDevice(cfg.Device)
+	if err != nil {
+		return nil, err
+	}
+	dev, err := uverbs.Open(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	return OpenOn(dev, cfg)
+}
+
+// OpenOn is Open on a device that is open, which belongs to the game from then on,
+// also when it fails.
+func OpenOn(dev *uverbs.Device, cfg Config) (*Game, error) {
+	g := &Game{cfg: cfg, dev: dev}
+	err := cfg.Validate()
+	if err == nil {
+		err = g.open()
+	}
+	if err != nil {
 		g.Close()
 		return nil, err
 	}
@@ -41,13 +60,6 @@ func Open(cfg Config) (*Game, error) {
 }
 
 func (g *Game) open() error {
-	name, err := chooseDevice(g.cfg.Device)
-	if err != nil {
-		return err
-	}
-	if g.dev, err = uverbs.Open(name, nil); err != nil {
-		return err
-	}
 	port, err := g.port()
 	if err != nil {
 		return err
@@ -214,19 +226,28 @@ func (g *Game) Play(ctx context.Context, count *atomic.Int64) (time.Duration, er
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
-	release, err := g.link.open(ctx, g.cfg.Events)
-	if err != nil {
-		return 0, err
+	var release func()
+	var err error
+	if g.cfg.Events {
+		if release, err = g.link.sleep(ctx, poll.Event{Thread: true}); err != nil {
+			return 0, err
+		}
+	} else {
+		release = g.link.spin(ctx)
 	}
 	defer release()
 	g.player.count = count
 	begin := time.Now()
 	err = g.player.play(g.cfg.Server != "")
-	elapsed := time.Since(begin)
+	return time.Since(begin), g.named(err)
+}
+
+// named adds the device to an error.
+func (g *Game) named(err error) error {
 	if err != nil {
-		return elapsed, fmt.Errorf("%s: %w", g.dev.Name(), err)
+		return fmt.Errorf("%s: %w", g.dev.Name(), err)
 	}
-	return elapsed, nil
+	return nil
 }
 
 // Close gives back everything.

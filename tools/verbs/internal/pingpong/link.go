@@ -27,14 +27,17 @@ const (
 	sendID = 2
 )
 
-// open makes the link ready to wait. The end of ctx ends a wait.
-func (l *queueLink) open(ctx context.Context, events bool) (release func(), err error) {
+// spin makes the link ready to wait by polling. The end of ctx ends a wait.
+func (l *queueLink) spin(ctx context.Context) (release func()) {
 	l.ctx = ctx
-	if !events {
-		unwatch := context.AfterFunc(ctx, func() { l.stop.Store(true) })
-		return func() { unwatch() }, nil
-	}
-	if l.waiter, err = poll.NewWaiter(poll.Event{Thread: true}, l.cq); err != nil {
+	unwatch := context.AfterFunc(ctx, func() { l.stop.Store(true) })
+	return func() { unwatch() }
+}
+
+// sleep makes the link ready to wait for events. The end of ctx ends a wait.
+func (l *queueLink) sleep(ctx context.Context, how poll.Event) (release func(), err error) {
+	l.ctx = ctx
+	if l.waiter, err = poll.NewWaiter(how, l.cq); err != nil {
 		return nil, err
 	}
 	return func() { l.waiter.Close() }, nil

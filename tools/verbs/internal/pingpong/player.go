@@ -49,22 +49,39 @@ func (p *player) prepare() error {
 
 // play plays to the end. first is whether this side sends first.
 func (p *player) play(first bool) error {
-	p.pending = recvPending
-	if first {
-		if err := p.link.send(); err != nil {
-			return err
-		}
-		p.pending |= sendPending
+	if err := p.start(first); err != nil {
+		return err
 	}
-	for p.sent < p.iters || p.received < p.iters {
+	for !p.over() {
 		n, err := p.link.wait(p.wcs[:])
 		if err != nil {
 			return err
 		}
-		for i := range p.wcs[:n] {
-			if err := p.ended(&p.wcs[i]); err != nil {
-				return err
-			}
+		if err := p.take(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start sends the first message, if this side does.
+func (p *player) start(first bool) error {
+	p.pending = recvPending
+	if first {
+		p.pending |= sendPending
+		return p.link.send()
+	}
+	return nil
+}
+
+// over says whether everything was sent and received.
+func (p *player) over() bool { return p.sent >= p.iters && p.received >= p.iters }
+
+// take takes n completions.
+func (p *player) take(n int) error {
+	for i := range p.wcs[:n] {
+		if err := p.ended(&p.wcs[i]); err != nil {
+			return err
 		}
 	}
 	return nil

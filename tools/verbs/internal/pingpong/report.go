@@ -9,7 +9,7 @@ import (
 
 // Report is what a game came to. Its JSON keys are for programs to rely on.
 type Report struct {
-	Role     string `json:"role"` // "client" or "server"
+	Role     string `json:"role"` // "client" or "server"; "both" where one process is
 	Device   string `json:"device"`
 	Port     int    `json:"port"` // of the device
 	GIDIndex int    `json:"gid_index"`
