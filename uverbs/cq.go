@@ -139,13 +139,26 @@ func (q *CQ) create(op string, depth, vector int) error {
 	q.handle = uint32(r.result(abi.UVERBS_ATTR_CREATE_CQ_HANDLE))
 	q.room = int(native.Uint32(cqe))
 	ring, err := q.half.made(op)
+	if err == nil {
+		q.room, err = q.holds(op, ring, q.room, depth)
+	}
 	if err != nil {
 		q.half.detach(q.destroy() == nil)
 		return err
 	}
-	// The ring that is there is what can be filled, whatever the reply says.
-	q.ring, q.room = ring, min(q.room, int(ring.Capacity()))
+	q.ring = ring
 	return nil
+}
+
+// holds is how many completions a ring holds of which the kernel says how many, which
+// must not be less than the depth that was asked for. The ring that is there is what
+// can be filled, whatever the reply says.
+func (q *CQ) holds(op string, ring cq.CompletionRing, said, depth int) (int, error) {
+	n := min(said, int(ring.Capacity()))
+	if n < depth {
+		return 0, &Error{Op: op, Device: q.dev.info.Name, Err: fmt.Errorf("a ring for %d completions where %d were asked", n, depth)}
+	}
+	return n, nil
 }
 
 func (q *CQ) destroy() error {
