@@ -85,7 +85,8 @@ type (
 // Actions on completions.
 type (
 	// Hold keeps the completion back, and all of the queue that follow, for a
-	// time, or with 0 until [Model.Release].
+	// time, or with 0 until [Model.Release]; but not longer than until its queue pair
+	// goes to RESET.
 	Hold struct{ For time.Duration }
 	// Overrun has the queue overrun in place of the completion, which is lost.
 	Overrun struct{}
@@ -365,6 +366,20 @@ func (q *cq) release() {
 	q.held = nil
 	for i := range held {
 		q.write(&held[i])
+	}
+}
+
+// settle writes what was held of a queue pair that goes to RESET: the command that
+// takes it there does not end before all its completions are written.
+func (q *cq) settle(qpn uint32) {
+	held := q.held
+	q.held = nil
+	for i := range held {
+		if held[i].qpn == qpn {
+			q.write(&held[i])
+		} else {
+			q.held = append(q.held, held[i])
+		}
 	}
 }
 

@@ -149,6 +149,15 @@ func TestFaultHold(t *testing.T) {
 		w.m.Release()
 		w.qa.scq.one()
 	})
+	// A queue pair that is in RESET has no completion under way.
+	fault(t, "completion: hold", func(t *testing.T, w *two) {
+		w.qa.post(opNop, signaled, 0)
+		w.qa.scq.none()
+		w.qa.to(stateReset)
+		w.qa.scq.one()
+		w.m.Release()
+		w.qa.scq.none()
+	})
 }
 
 func TestFaultOverrun(t *testing.T) {

@@ -286,6 +286,10 @@ func (q *qp) raise(event uint32) { q.f.async(q.asyncFile, q.userHandle, event, &
 // reset forgets all: what was posted is dropped without completions.
 func (q *qp) reset() {
 	q.stopTimer()
+	if !q.d.gone && !q.f.closed {
+		q.sendCQ.settle(q.qpn)
+		q.recvCQ.settle(q.qpn)
+	}
 	q.sendPI, q.sendCI, q.recvPI, q.recvCI = 0, 0, 0, 0
 	q.sendPSN, q.recvPSN = 0, 0
 	q.attr = qpAttributes{}
