@@ -44,11 +44,19 @@
 // [ErrNoEvents], [ErrGRH], [ErrNoDevices], [ErrUnknownDevice] and os.ErrClosed are for
 // errors.Is. A failed request is no call that fails: see [WC.Err].
 //
+// # Devices
+//
+// Soft-RoCE (driver rxe), and ConnectX-4 and later (driver mlx5), with the same
+// program: what only one of them has says so where it is described. Devices of other
+// drivers can be listed, opened and asked. Package sim is a fabric of ConnectX in
+// software, in the process, for tests and for machines without devices.
+//
 // # Kernels
 //
 // Linux 5.10 and newer, through ioctl only. The one exception is soft-RoCE's
 // send doorbell, which uses the older write() where the kernel lets it, since
 // that is cheaper; GOVERBS_NOWRITE=1 in the environment forbids it.
 // GOVERBS_DEBUG=ioctl prints every ioctl and its reply to standard error.
-// On other systems the package compiles, and finds no devices.
+// On other systems the package compiles and finds no devices but those of package
+// sim.
 package uverbs
