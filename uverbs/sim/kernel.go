@@ -74,6 +74,20 @@ func (*system) PageSize() int { return pageSize }
 // pageSize is that of the machine which the model is in.
 const pageSize = 4096
 
+// Alloc implements [kernel.Kernel]. To the race detector atomic operations on memory
+// outside of the Go heap order nothing. But from a device in software in one goroutine to
+// who polls in another, a completion is all that orders what they do to the buffer. So
+// in builds with the detector queues are in the heap.
+func (s *system) Alloc(n int, opts kernel.AllocOptions) (*kernel.Mapping, error) {
+	if !raceDetector || opts.HugePages || opts.Placed {
+		return s.Kernel.Alloc(n, opts)
+	}
+	if n <= 0 || n > math.MaxInt-2*pageSize {
+		return nil, syscall.EINVAL
+	}
+	return kernel.HeapMapping((n+pageSize-1)&^(pageSize-1), pageSize), nil
+}
+
 // Memlock implements [kernel.Kernel]: nothing is locked.
 func (*system) Memlock() (limit uint64, exempt bool) { return math.MaxUint64, true }
 
