@@ -11,7 +11,10 @@ import (
 )
 
 // Local is the memory of this process. An address that is not mapped fails with
-// EFAULT. Whoever uses it keeps the memory alive that it tells the device of.
+// EFAULT, and so does a write to one that cannot be written to; but in a build with the
+// race detector, which stores words in code that is not Go's, a word for read-only memory
+// is the end of the process. Whoever uses it keeps the memory alive that it tells the
+// device of.
 type Local struct{}
 
 var _ Memory = Local{}
