@@ -50,18 +50,20 @@ func main() {
 	defer stop()
 	dev := must(uverbs.Open(must(uverbs.Devices())[0].Name, nil))
 	defer dev.Close()
-	pd := must(dev.NewPD())
-	q := must(dev.NewCQ(inFlight+1, &uverbs.CQOptions{Events: true}))
 	if *connect != "" {
-		read(ctx, pd, q, must(net.Dial("tcp", *connect)), *n)
-		return
+		fmt.Printf("%d values read, the slowest in %v\n", *n, read(ctx, dev, must(net.Dial("tcp", *connect)), *n))
+	} else {
+		serve(ctx, dev, must(net.Listen("tcp", *listen)))
 	}
-	table := must(uverbs.Alloc(keys*valueSize, nil))
+}
+
+func serve(ctx context.Context, dev *uverbs.Device, l net.Listener) {
+	pd, table := must(dev.NewPD()), must(uverbs.Alloc(keys*valueSize, nil))
 	for key := range uint64(keys) {
 		value(key, table.Bytes()[key*valueSize:][:valueSize])
 	}
 	mr := must(pd.Register(table.Bytes(), uverbs.LocalWrite|uverbs.RemoteRead))
-	l := must(net.Listen("tcp", *listen))
+	q := must(dev.NewCQ(1, nil)) // where nothing completes
 	context.AfterFunc(ctx, func() { l.Close() })
 	for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
 		qp := must(pd.NewQP(uverbs.RC, &uverbs.QPOptions{CQ: q, SendDepth: 1, RecvDepth: 1, AllowOverrun: true}))
@@ -79,22 +81,20 @@ type pending struct {
 	since time.Time
 }
 
-func read(ctx context.Context, pd *uverbs.PD, q *uverbs.CQ, conn net.Conn, n int) {
+func read(ctx context.Context, dev *uverbs.Device, conn net.Conn, n int) (slowest time.Duration) {
 	defer conn.Close()
-	mem := must(uverbs.Alloc(inFlight*valueSize, nil))
+	pd, mem := must(dev.NewPD()), must(uverbs.Alloc(inFlight*valueSize, nil))
 	mr := must(pd.Register(mem.Bytes(), uverbs.LocalWrite))
+	q := must(dev.NewCQ(inFlight+1, &uverbs.CQOptions{Events: true}))
 	qp := must(pd.NewQP(uverbs.RC, &uverbs.QPOptions{CQ: q, SendDepth: inFlight, RecvDepth: 1}))
 	store := must(qp.Handshake(ctx, conn)).Regions[0]
 	w := must(poll.NewWaiter(poll.Event{}, q))
 	defer w.Close()
-
 	reads, free := cq.NewTable[pending](inFlight), make([]int, inFlight)
 	for i := range free {
 		free[i] = i
 	}
-	var wcs [inFlight]uverbs.WC
-	var slowest time.Duration
-	want := make([]byte, valueSize)
+	wcs, want := make([]uverbs.WC, inFlight), make([]byte, valueSize)
 	for sent, got := 0, 0; got < n; {
 		for ; sent < n && len(free) > 0; sent++ {
 			p := pending{key: rand.Uint64N(keys), slot: free[len(free)-1], since: time.Now()}
@@ -103,7 +103,7 @@ func read(ctx context.Context, pd *uverbs.PD, q *uverbs.CQ, conn net.Conn, n int
 			qp.SendQueue().Read(id, mr.Span(p.slot*valueSize, valueSize), store.At(p.key*valueSize))
 		}
 		must(0, qp.SendQueue().Flush())
-		k := must(w.Wait(ctx, wcs[:]))
+		k := must(w.Wait(ctx, wcs))
 		for _, c := range wcs[:k] {
 			must(0, c.Err())
 			p, ok := reads.Take(c.ID)
@@ -115,5 +115,5 @@ func read(ctx context.Context, pd *uverbs.PD, q *uverbs.CQ, conn net.Conn, n int
 			got++
 		}
 	}
-	fmt.Printf("%d values read, the slowest in %v\n", n, slowest)
+	return slowest
 }

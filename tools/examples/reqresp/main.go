@@ -9,7 +9,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
 	"net"
 	"os/signal"
 	"sync"
@@ -24,7 +23,7 @@ const slots, slotSize = 32, 4096 // messages under way on a connection, and thei
 
 // session is one connection: slots buffers to receive into, and to answer from.
 type session struct {
-	dev *uverbs.Device
+	dev *uverbs.Device // its own
 	mem *uverbs.Memory
 	mr  *uverbs.MR
 	qp  *uverbs.QP
@@ -42,18 +41,12 @@ func (s *session) recv(id uint64) {
 }
 
 func (s *session) close() { s.w.Close(); s.dev.Close(); s.mem.Close() }
-func must[T any](v T, err error) T {
-	if err != nil {
-		log.Fatal(err)
-	}
-	return v
-}
 
-func open(ctx context.Context, conn net.Conn) *session {
-	s := &session{dev: must(uverbs.Open(must(uverbs.Devices())[0].Name, nil)), mem: must(uverbs.Alloc(slots*slotSize, nil))}
-	pd := must(s.dev.NewPD())
+func open(ctx context.Context, dev *uverbs.Device, conn net.Conn) *session {
+	s := &session{dev: dev, mem: must(uverbs.Alloc(slots*slotSize, nil))}
+	pd := must(dev.NewPD())
 	s.mr = must(pd.Register(s.mem.Bytes(), uverbs.LocalWrite))
-	q := must(s.dev.NewCQ(2*slots, &uverbs.CQOptions{Events: true}))
+	q := must(dev.NewCQ(2*slots, &uverbs.CQOptions{Events: true}))
 	s.qp = must(pd.NewQP(uverbs.RC, &uverbs.QPOptions{CQ: q, SendDepth: slots, RecvDepth: slots, Inline: 64}))
 	s.w = must(poll.NewWaiter(poll.Event{}, q))
 	for id := range uint64(slots) {
@@ -70,7 +63,7 @@ func (s *session) serve(ctx context.Context) (served int) {
 	var wcs [slots]uverbs.WC
 	for {
 		n, err := s.w.Wait(ctx, wcs[:])
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil { // it has taken no completion
 			end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
 			must(0, s.qp.Drain(end, func(uverbs.WC) {}))
@@ -93,27 +86,33 @@ func (s *session) serve(ctx context.Context) (served int) {
 	}
 }
 
+// serveAll serves every client, each in a goroutine, until ctx ends.
+func serveAll(ctx context.Context, device func() *uverbs.Device, l net.Listener) {
+	context.AfterFunc(ctx, func() { l.Close() })
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+		wg.Go(func() {
+			defer conn.Close()
+			s := open(ctx, device(), conn)
+			defer s.close()
+			own, hangUp := context.WithCancel(ctx)
+			go func() { conn.Read(make([]byte, 1)); hangUp() }() // the client is gone
+			fmt.Println(conn.RemoteAddr(), "sent", s.serve(own), "requests")
+		})
+	}
+}
+
 func main() {
 	listen, connect := flag.String("listen", "", "serve on this `address`"), flag.String("connect", "", "send requests to this `address`")
 	n := flag.Int("n", 100, "how many requests to send")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	device := func() *uverbs.Device { return must(uverbs.Open(must(uverbs.Devices())[0].Name, nil)) }
 	if *connect != "" {
-		request(ctx, must(net.Dial("tcp", *connect)), *n)
-		return
-	}
-	l := must(net.Listen("tcp", *listen))
-	context.AfterFunc(ctx, func() { l.Close() })
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-		wg.Go(func() {
-			s := open(ctx, conn)
-			defer s.close()
-			own, hangUp := context.WithCancel(ctx)
-			go func() { conn.Read(make([]byte, 1)); hangUp() }() // the client is gone
-			fmt.Println(conn.RemoteAddr(), "sent", s.serve(own), "requests")
-		})
+		request(ctx, device(), must(net.Dial("tcp", *connect)), *n)
+	} else {
+		serveAll(ctx, device, must(net.Listen("tcp", *listen)))
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 // request sends n requests, as many at a time as there are slots, and checks the
 // answers.
-func request(ctx context.Context, conn net.Conn, n int) {
-	s := open(ctx, conn)
+func request(ctx context.Context, dev *uverbs.Device, conn net.Conn, n int) {
+	s := open(ctx, dev, conn)
 	defer s.close()
 	defer conn.Close()
 	var wcs [slots]uverbs.WC
@@ -38,4 +38,11 @@ func request(ctx context.Context, conn net.Conn, n int) {
 		must(0, s.qp.RecvQueue().Flush())
 	}
 	fmt.Println(n, "requests answered")
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
 }

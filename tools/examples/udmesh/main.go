@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log"
 	"net"
 	"os/signal"
 	"syscall"
@@ -37,13 +36,6 @@ type node struct {
 	total map[int]time.Duration
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		log.Fatal(err)
-	}
-	return v
-}
-
 func (n *node) recv(id uint64) { n.qp.RecvQueue().Recv(id, n.mr.Span(int(id)*bufSize, bufSize)) }
 
 func (n *node) send(to uverbs.Dest, m message) {
@@ -56,7 +48,7 @@ func (n *node) serve(ctx context.Context) {
 	var wcs [depth]uverbs.WC
 	for {
 		k, err := n.w.Wait(ctx, wcs[:])
-		if ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil { // it has taken no completion
 			return
 		}
 		for _, w := range wcs[:must(k, err)] {
@@ -78,13 +70,8 @@ func (n *node) serve(ctx context.Context) {
 	}
 }
 
-func main() {
-	listen, count := flag.String("listen", ":7473", "tell peers who we are on this `address`"), flag.Int("n", 10, "pings to each peer")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	dev := must(uverbs.Open(must(uverbs.Devices())[0].Name, nil))
-	defer dev.Close()
+// join makes a node that can receive.
+func join(dev *uverbs.Device) *node {
 	n := &node{pd: must(dev.NewPD()), mem: must(uverbs.Alloc(depth*bufSize, nil)), back: map[uverbs.GID]*uverbs.AH{}, pongs: map[int]int{}, total: map[int]time.Duration{}}
 	n.mr = must(n.pd.Register(n.mem.Bytes(), uverbs.LocalWrite))
 	q := must(dev.NewCQ(2*depth, &uverbs.CQOptions{Events: true}))
@@ -94,26 +81,32 @@ func main() {
 		n.recv(id)
 	}
 	must(0, n.qp.RecvQueue().Flush())
+	return n
+}
+
+// ping pings a peer, and answers others meanwhile.
+func (n *node) ping(ctx context.Context, peer int, e uverbs.Endpoint, count int) {
+	to := uverbs.Dest{AH: must(n.pd.NewAH(e, nil)), QPN: e.QPN}
+	for range count {
+		n.send(to, message{Peer: peer, Sent: time.Now().UnixNano()})
+		wait, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		n.serve(wait)
+		cancel()
+	}
+}
+
+func main() {
+	listen, count := flag.String("listen", ":7473", "tell peers who we are on this `address`"), flag.Int("n", 10, "pings to each peer")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	dev := must(uverbs.Open(must(uverbs.Devices())[0].Name, nil))
+	defer dev.Close()
+	n := join(dev)
 	go tell(must(net.Listen("tcp", *listen)), n.qp.Endpoint())
 	for i, addr := range flag.Args() {
-		var e uverbs.Endpoint
-		must(0, json.NewDecoder(must(net.Dial("tcp", addr))).Decode(&e))
-		to := uverbs.Dest{AH: must(n.pd.NewAH(e, nil)), QPN: e.QPN}
-		for range *count {
-			n.send(to, message{Peer: i, Sent: time.Now().UnixNano()})
-			wait, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-			n.serve(wait)
-			cancel()
-		}
+		n.ping(ctx, i, ask(addr), *count)
 		fmt.Printf("%s: %d of %d pings, %v each\n", addr, n.pongs[i], *count, n.total[i]/time.Duration(max(1, n.pongs[i])))
 	}
 	n.serve(ctx) // the others may go on
-}
-
-// tell tells everybody who asks where our datagrams go.
-func tell(l net.Listener, e uverbs.Endpoint) {
-	for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-		json.NewEncoder(conn).Encode(e)
-		conn.Close()
-	}
 }
