@@ -129,10 +129,16 @@ func TestHouses(t *testing.T) {
 }
 
 // Who imports uverbs and poll links x/sys and netlink, with what that needs
-// itself, and nothing else.
+// itself, and nothing else; in particular not the model.
 func TestLibraryDependencies(t *testing.T) {
 	allowed := []string{"golang.org/x/sys/", netlink, "github.com/mdlayher/socket", "golang.org/x/net/bpf", "golang.org/x/sync/", "golang.org/x/net/internal/"}
 	for _, p := range list(t, "linux", "-deps", "./uverbs", "./poll") {
+		// A ConnectX in software is for those who import it.
+		for _, model := range []string{module + "/mlx5/model", module + "/uverbs/sim", module + "/uverbs/uverbstest"} {
+			if p.ImportPath == model {
+				t.Errorf("uverbs or poll links %s", p.ImportPath)
+			}
+		}
 		if p.Standard || strings.HasPrefix(p.ImportPath, module) || strings.HasPrefix(p.ImportPath, "vendor/") {
 			continue
 		}
