@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 
 	"github.com/goverbs/goverbs/tools/examples/internal/run"
-	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/uverbstest"
 )
 
 // together runs the server and three clients on the model, and then interrupts the
 // server. Clients end the program on a wrong value.
 func together(t *testing.T, l net.Listener, dial func() net.Conn) {
-	fabric := run.Sim(t, 2)
-	store, reader := run.Open(t, fabric, "sim0"), run.Open(t, fabric, "sim1")
+	fabric := uverbstest.NewFabric(t, nil)
+	store, reader := must(fabric.Open("sim0", nil)), must(fabric.Open("sim1", nil))
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	served := make(chan struct{})
@@ -30,9 +30,8 @@ func together(t *testing.T, l net.Listener, dial func() net.Conn) {
 	clients.Wait()
 	interrupt()
 	<-served
-	for _, d := range []*uverbs.Device{store, reader} {
-		run.Close(t, d)
-	}
+	must(0, store.Close())
+	must(0, reader.Close())
 }
 
 func TestSimKeyValue(t *testing.T) {

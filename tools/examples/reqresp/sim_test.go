@@ -7,25 +7,28 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/goverbs/goverbs/mlx5/model"
 	"github.com/goverbs/goverbs/tools/examples/internal/run"
 	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/sim"
+	"github.com/goverbs/goverbs/uverbs/uverbstest"
 )
 
 // together runs the server and four clients, each on a device of the model, and then
 // interrupts the server. Clients end the program on a wrong answer.
 func together(t *testing.T, l net.Listener, dial func() net.Conn) {
-	fabric := run.Sim(t, 3)
+	fabric := uverbstest.NewFabric(t, &sim.Options{Devices: make([]model.DeviceConfig, 3)})
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		serveAll(ctx, func() *uverbs.Device { return run.Open(t, fabric, "sim0") }, l)
+		serveAll(ctx, func() *uverbs.Device { return must(fabric.Open("sim0", nil)) }, l)
 	}()
 	var clients sync.WaitGroup
 	for i := range 4 {
 		clients.Go(func() {
-			request(t.Context(), run.Open(t, fabric, []string{"sim1", "sim2"}[i%2]), dial(), 200)
+			request(t.Context(), must(fabric.Open([]string{"sim1", "sim2"}[i%2], nil)), dial(), 200)
 		})
 	}
 	clients.Wait()
@@ -52,19 +55,19 @@ func TestSimRequestResponseTCP(t *testing.T) {
 // says how much it served; the client may go on waiting.
 func TestSimInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fabric := run.Sim(t, 2)
+		fabric := uverbstest.NewFabric(t, nil)
 		here, there := net.Pipe()
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
 		served := make(chan int)
 		go func() {
-			s := open(ctx, run.Open(t, fabric, "sim0"), there)
+			s := open(ctx, must(fabric.Open("sim0", nil)), there)
 			n := s.serve(ctx)
 			s.close()
 			there.Close()
 			served <- n
 		}()
-		client := open(t.Context(), run.Open(t, fabric, "sim1"), here)
+		client := open(t.Context(), must(fabric.Open("sim1", nil)), here)
 		for id := range uint64(5) {
 			client.qp.SendQueue().SendInline(id, []byte("hello"))
 		}

@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goverbs/goverbs/tools/examples/internal/run"
+	"github.com/goverbs/goverbs/mlx5/model"
+	"github.com/goverbs/goverbs/uverbs/sim"
+	"github.com/goverbs/goverbs/uverbs/uverbstest"
 )
 
 // Three nodes of the model ping one another, and each itself, under a false clock:
@@ -16,13 +18,13 @@ import (
 func TestSimMesh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pings = 20
-		fabric := run.Sim(t, 3)
+		fabric := uverbstest.NewFabric(t, &sim.Options{Devices: make([]model.DeviceConfig, 3)})
 		ctx, interrupt := context.WithCancel(t.Context())
 		defer interrupt()
 		var nodes [3]*node
 		for i, name := range []string{"sim0", "sim1", "sim2"} {
-			dev := run.Open(t, fabric, name)
-			defer run.Close(t, dev)
+			dev := must(fabric.Open(name, nil))
+			defer dev.Close()
 			nodes[i] = join(dev)
 			defer nodes[i].w.Close()
 		}
@@ -53,8 +55,8 @@ func TestSimMesh(t *testing.T) {
 
 // Nodes tell one another where their datagrams go.
 func TestSimTell(t *testing.T) {
-	dev := run.Open(t, run.Sim(t, 1), "sim0")
-	defer run.Close(t, dev)
+	dev := must(uverbstest.NewFabric(t, nil).Open("sim0", nil))
+	defer dev.Close()
 	n := join(dev)
 	defer n.w.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
