@@ -76,9 +76,11 @@ func TestBug10NumberOfTheArm(t *testing.T) {
 				t.Fatalf("armed with number %d after %d events", arm>>28, events)
 			}
 		}
+		s.device.add(&completion{opcode: 13, uidx: qpFree})
 		done := make(chan struct{})
 		go func() { s.q.EventTaken(); close(done) }() // the reader of a shared channel
 		<-done
+		s.q.Poll(make([]cq.WC, 2))
 	}
 }
 

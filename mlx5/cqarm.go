@@ -24,11 +24,20 @@ type arm struct {
 	number   uint32 // of the queue
 	events   atomic.Uint32
 
-	// The last arm, poller's side.
+	moderated atomic.Bool
+
+	// The last arm, poller's side: what was asked for, the entry that was next, and
+	// whether it was not there yet.
 	armed bool
-	at    uint32 // events then
-	word  uint32 // its command
+	asked uint32
+	from  uint32
+	empty bool
+	// The device has answered that many arms, at least and at most.
+	least, most uint32
 }
+
+// armSpread is how many numbers an arm has: with all of them one fits.
+const armSpread = 4
 
 func newArm(uar []byte, tell func(off int, value uint64)) (*arm, error) {
 	if uar == nil {
@@ -53,26 +62,63 @@ func (q *CQ) Arm(solicitedOnly bool) { q.arm.ring(&q.consumer, solicitedOnly) }
 // channel. It comes before the next Arm: the device takes an arm with the number
 // of one that it has answered for a repetition, and stays silent. Any goroutine
 // may call it.
+//
+// Where an arm finds the queue empty and asks for any completion, the next one to come
+// tells as well that the device has answered. So events that are late, lost or there
+// twice do no harm then: who arms again is told of what follows.
 func (q *CQ) EventTaken() { q.arm.events.Add(1) }
+
+// Moderated says that the device may be slow to answer arms from now on, so that a
+// completion does not tell that it has. Any goroutine may call it, before the device
+// is told.
+func (q *CQ) Moderated() { q.arm.moderated.Store(true) }
 
 func (a *arm) ring(c *consumer, solicitedOnly bool) {
 	if a.register == nil {
 		panic("mlx5: Arm: the completion queue was made without a UAR")
 	}
-	events := a.events.Load()
 	word := uint32(0)
 	if solicitedOnly {
 		word = armSolicitedOnly
 	}
-	if a.armed && a.at == events {
-		// No event came since: this only repeats the last arm. One that asks
-		// for less must not take back what that asked for.
-		word &= a.word
+	waiting := c.owned(c.next)
+	if a.armed && !a.answered(c.next != a.from || waiting) {
+		// This only repeats the last arm. One that asks for less must not take back
+		// what that asked for.
+		word &= a.asked
 	}
-	a.armed, a.at, a.word = true, events, word
-	word |= events&3<<armSequenceShift | c.next&low24
+	a.armed, a.asked, a.from, a.empty = true, word, c.next, !waiting
 	// The consumer index is in its record since the last Poll. The device
 	// reads the arm word there when the register tells it to.
+	for n := a.most; ; n-- { // one, as long as it is known
+		a.store(c, word|n&(armSpread-1)<<armSequenceShift|c.next&low24)
+		if n == a.least {
+			return
+		}
+	}
+}
+
+// answered counts the device's answers: there is one to an arm, when a completion has
+// come. It says whether the last arm was answered, as far as that is known.
+func (a *arm) answered(completed bool) bool {
+	if !completed {
+		return false // an event, if there is one, is of an arm before
+	}
+	a.most++
+	// Otherwise the completion may be one that does not count, or not yet. Then an event
+	// tells, if it is not of an answer that was counted.
+	certain := a.empty && a.asked == 0 && !a.moderated.Load()
+	if certain || int32(a.events.Load()-a.least) > 0 {
+		a.least++
+		return true
+	}
+	if a.most-a.least == armSpread {
+		a.least++
+	}
+	return false
+}
+
+func (a *arm) store(c *consumer, word uint32) {
 	cq.StoreRelease32(&c.record[1], toBE32(word))
 	mmio.StartWC() // the register may be mapped either way
 	mmio.StoreDoorbell64(a.register, toBE64(uint64(word)<<32|uint64(a.number)))

@@ -43,6 +43,7 @@ func (q *CQ) Resize(buffer []byte, command func() error) (*CQ, error) {
 	n.ring = ring
 	n.skew++
 	n.give(q.next + 1)
+	n.arm.from++ // so that the end of the ring is not taken for a completion
 	if !found {
 		return n, fmt.Errorf("%w: %d completions in the old ring of %d entries, and no sign of its end", ErrResize, i-q.next, q.Capacity())
 	}

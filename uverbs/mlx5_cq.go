@@ -73,6 +73,8 @@ func (c *mlx5CQ) arm(solicitedOnly bool) error {
 
 func (c *mlx5CQ) eventTaken() { c.first.EventTaken() }
 
+func (c *mlx5CQ) moderated() { c.first.Moderated() }
+
 func (c *mlx5CQ) resize(op string, depth int) (cq.CompletionRing, int, bool, error) {
 	p, d := c.p, c.p.dev
 	entries := mlx5.CQEntries(depth)

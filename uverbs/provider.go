@@ -44,6 +44,8 @@ type cqHalf interface {
 	// from its channel.
 	arm(solicitedOnly bool) error
 	eventTaken()
+	// moderated says that the device is about to be told that events may wait.
+	moderated()
 	// resize exchanges the ring, or returns the one that there is if it is of
 	// the right size; room is how many completions the kernel says
 	// that the new one holds. With an error the old ring is what it was, or,

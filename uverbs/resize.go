@@ -210,5 +210,6 @@ func (q *CQ) Moderate(count int, period time.Duration) error {
 	if q.state.Load()&cq.Closed != 0 {
 		return q.closedError()
 	}
+	q.half.moderated()
 	return q.dev.call(op, newCommand(q.dev.driver, extended(abi.IB_USER_VERBS_EX_CMD_MODIFY_CQ), in.Bytes(), nil))
 }

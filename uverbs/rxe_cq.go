@@ -53,6 +53,8 @@ func (c *rxeCQ) arm(solicitedOnly bool) error {
 
 func (*rxeCQ) eventTaken() {}
 
+func (*rxeCQ) moderated() {}
+
 func (c *rxeCQ) resize(op string, depth int) (cq.CompletionRing, int, bool, error) {
 	d := c.q.dev
 	in, out, rings := new(abi.UverbsResizeCQ), new(abi.UverbsResizeCQResp), new(abi.RxeResizeCQResp)
