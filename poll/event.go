@@ -112,7 +112,12 @@ func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		if err := v.sleep.park(); err != nil {
 			return 0, err
 		}
-		terr := v.take()
+		taken, terr := v.take()
+		if !taken {
+			// Nobody reported, so who knows what became of the arms: an event may be
+			// late, or lost.
+			clear(v.armed)
+		}
 		if n, err := v.w.look(wcs); n > 0 || err != nil {
 			return n, err
 		}
@@ -139,19 +144,18 @@ func (v *event) arm() (fresh bool, err error) {
 	return fresh, nil
 }
 
-// take consumes one event of each queue that has one.
-func (v *event) take() error {
-	var errs error
+// take consumes one event of each queue that has one, and says whether there were any.
+func (v *event) take() (taken bool, errs error) {
 	for i, q := range v.w.queues {
 		ok, err := q.TakeEvent()
 		if err != nil {
 			errs = errors.Join(errs, err)
 		}
 		if ok {
-			v.armed[i] = false
+			v.armed[i], taken = false, true
 		}
 	}
-	return errs
+	return taken, errs
 }
 
 func (v *event) detach() {

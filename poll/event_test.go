@@ -322,3 +322,27 @@ func TestArmsOncePerEvent(t *testing.T) {
 		}
 	})
 }
+
+// A wait that ended without an event, of which nobody knows whether it was lost, does not
+// trust the arm of before.
+func TestArmsAgainWithoutEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &fakeQueue{}
+		w, err := NewWaiter(Event{}, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		var wcs [1]cq.WC
+		for i := range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if n, err := w.Wait(ctx, wcs[:]); n != 0 || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%d, %v", n, err)
+			}
+			cancel()
+			if q.arms != i+1 {
+				t.Errorf("armed %d times in %d waits", q.arms, i+1)
+			}
+		}
+	})
+}

@@ -14,6 +14,11 @@ type Busy struct{}
 
 // Event sleeps until the device reports a completion. The queues need
 // CQOptions.Events.
+//
+// A report that gets lost wakes nobody, and nobody can know of it. No kernel is known to
+// lose one; a program that has to survive that all the same gives Wait a context with a
+// deadline. The Wait that reaches it returns what has come, or the context's error, and
+// the next one sleeps and wakes as before.
 type Event struct {
 	// Solicited sleeps through completions that are not solicited. It is
 	// for receive queues.
