@@ -80,6 +80,7 @@ func fatal(t *testing.T, script string, want int) {
 	})
 	wait("WaitRoom", func() error { return a.A.QP.SendQueue().WaitRoom(context.Background(), 1) })
 	wait("WaitRoom of another", func() error { return one.SendQueue().WaitRoom(context.Background(), 16) })
+	synctest.Wait() // all of them sleep
 	var ends sync.WaitGroup
 	ends.Go(func() {
 		// Who hears of the device's end from Poll goes on until nothing is left.
