@@ -364,6 +364,9 @@ func (q *cq) release() {
 	q.holding = false
 	held := q.held
 	q.held = nil
+	if q.d.gone {
+		return // who is gone writes no more
+	}
 	for i := range held {
 		q.write(&held[i])
 	}
