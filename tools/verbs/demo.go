@@ -117,7 +117,7 @@ func play(ctx context.Context, st *stage, rounds int, tell func(demoStep)) {
 			{"injected error", wrongKey},
 		} {
 			step := demoStep{Name: s.name}
-			err := limited(ctx, func(ctx context.Context) error { return s.run(ctx, p, &step) })
+			err := p.watched(ctx, func(ctx context.Context) error { return s.run(ctx, p, &step) })
 			if ctx.Err() != nil {
 				break
 			}

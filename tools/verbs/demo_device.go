@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -127,15 +125,4 @@ func (st *stage) check(step *demoStep) error {
 		return fmt.Errorf("%d objects are left on the devices", left)
 	}
 	return nil
-}
-
-// stepLimit is how long a step may take. A library that lost a completion would
-// otherwise wait for ever.
-const stepLimit = time.Minute
-
-// limited runs a step, which returns the cause when its context ends.
-func limited(ctx context.Context, run func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stepLimit, fmt.Errorf("not done after %v: fewer rounds (-n) take less", stepLimit))
-	defer cancel()
-	return run(ctx)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
+	"time"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -17,10 +19,15 @@ const (
 )
 
 // pair is two queue pairs that are connected.
-type pair struct{ a, b *end }
+type pair struct {
+	a, b        *end
+	completions atomic.Int64 // of both
+}
 
 // end is one of them, with all that it needs.
 type end struct {
+	completions *atomic.Int64 // the pair's
+
 	dev *uverbs.Device
 	cq  *uverbs.CQ
 	qp  *uverbs.QP
@@ -37,14 +44,18 @@ type end struct {
 // newPair makes and connects two queue pairs on the stage. It returns a pair to
 // close also with an error.
 func newPair(ctx context.Context, st *stage) (*pair, error) {
-	p := &pair{new(end), new(end)}
+	p := new(pair)
+	p.a, p.b = &end{completions: &p.completions}, &end{completions: &p.completions}
 	if err := errors.Join(p.a.open(st, st.names[0]), p.b.open(st, st.names[1])); err != nil {
 		return p, err
 	}
-	if err := p.a.qp.Connect(ctx, p.b.qp.Endpoint(), nil); err != nil {
+	// On a busy machine soft-RoCE may take longer than half a second to answer, after
+	// which a connection gives up by default.
+	opts := &uverbs.ConnectOptions{AckTimeout: time.Second, Retries: 7}
+	if err := p.a.qp.Connect(ctx, p.b.qp.Endpoint(), opts); err != nil {
 		return p, err
 	}
-	return p, p.b.qp.Connect(ctx, p.a.qp.Endpoint(), nil)
+	return p, p.b.qp.Connect(ctx, p.a.qp.Endpoint(), opts)
 }
 
 func (e *end) open(st *stage, name string) (err error) {
@@ -99,6 +110,7 @@ func (e *end) send(round int, back bool) error {
 
 // take books n completions, checks the messages and offers their receives again.
 func (e *end) take(n int, back bool) error {
+	e.completions.Add(int64(n))
 	for i := range e.wcs[:n] {
 		w := &e.wcs[i]
 		if err := w.Err(); err != nil {
@@ -128,6 +140,7 @@ func (e *end) spin(ctx context.Context) (int, error) {
 	for {
 		for range looks {
 			if n, err := e.cq.Poll(e.wcs[:]); n > 0 || err != nil {
+				e.completions.Add(int64(n))
 				return n, err
 			}
 		}

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/mlx5/model"
@@ -276,10 +276,10 @@ func TestDemoRefusals(t *testing.T) {
 		t.Errorf("status %d, %q, %q", code, out, errs)
 	}
 	var refused bytes.Buffer
-	for _, arg := range []string{"-json", "-n=1"} {
+	for _, json := range []string{"-json=false", "-json"} {
 		refused.Reset()
-		if code := demo(context.Background(), noDevices(), []string{arg}, full{}, &refused); code != 1 || !strings.Contains(refused.String(), "no space left") {
-			t.Errorf("%s to a full disk: status %d, %q", arg, code, refused.String())
+		if code := demo(context.Background(), noDevices(), []string{json, "-n", "1"}, full{}, &refused); code != 1 || !strings.Contains(refused.String(), "no space left") {
+			t.Errorf("%s to a full disk: status %d, %q", json, code, refused.String())
 		}
 	}
 }
@@ -313,20 +313,39 @@ func TestDemoInterrupted(t *testing.T) {
 		}
 		s.nothingLeft()
 	}
-	// Within a step: an event that is lost makes both ends sleep.
+}
+
+// asleep runs a demo whose event ping-pong sleeps for ever, since events are lost.
+func asleep(ctx context.Context, t *testing.T, then func()) (code int, stdout, stderr string) {
 	s := newFabricSystem(t, model.DeviceConfig{Name: "mlx5_0"})
 	if err := s.fabric.Model().Script("event times=forever: lose"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	asleep := make(chan int, 1)
-	go func() {
-		asleep <- demo(ctx, s, []string{"-n", "30"}, &stopper{when: "ok   busy", stop: stop}, io.Discard)
-	}()
-	if code := <-asleep; code != 1 {
-		t.Errorf("status %d", code)
-	}
+	var out, errs bytes.Buffer
+	ended := make(chan int)
+	go func() { ended <- demo(ctx, s, []string{"-n", "30"}, &out, &errs) }()
+	synctest.Wait()
+	then()
+	code = <-ended
 	s.nothingLeft()
+	return code, out.String(), errs.String()
+}
+
+// Ctrl-C wakes who sleeps; nobody sleeps for ever.
+func TestDemoAsleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		code, out, errs := asleep(ctx, t, stop)
+		if code != 1 || errs != "verbs demo: interrupted\n" || !strings.Contains(out, "\nok   busy") || strings.Contains(out, " event ") {
+			t.Errorf("status %d, stderr %q:\n%s", code, errs, out)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		code, out, errs := asleep(t.Context(), t, func() {})
+		if code != 1 || errs != "" || !strings.Contains(out, "\nFAIL event ping-pong: no completion came for 1m0s\n"+"ok   afterwards: everything is given back to the kernel\n"+lastLine) {
+			t.Errorf("status %d, stderr %q:\n%s", code, errs, out)
+		}
+	})
 }
 
 // A clock that does not see a round trip is not a round trip that takes no time.
