@@ -28,11 +28,14 @@ type Requests struct {
 
 	// What the poster writes is on lines of its own: the first for every
 	// request, the second for every batch. A line between keeps apart what
-	// machines load in pairs.
-	_          [64]byte
-	staged     uint32 // next number to stage; tail once committed
-	unsignaled uint32 // how many staged in a row will not complete by themselves
-	_          [56]byte
+	// machines load in pairs. Where a queue pair ends another goroutine is the
+	// poster, but the poster that was may still ask for room.
+	_           [64]byte
+	staged      uint32 // next number to stage; tail once committed
+	unsignaled  uint32 // how many staged in a row will not complete by themselves
+	stagedQuiet bool   // the device does not report the end of the last one
+	quiet       bool   // the same of the last one that was committed
+	_           [54]byte
 	tail       uint32
 	_          [60]byte
 }
@@ -78,7 +81,7 @@ func (r *Requests) Depth() int { return int(r.depth) }
 
 // Room is how many more requests can be staged now. Poster's side.
 func (r *Requests) Room() int {
-	return int(r.depth - (r.staged - atomic.LoadUint32(&r.head)))
+	return int(r.depth - (atomic.LoadUint32(&r.staged) - atomic.LoadUint32(&r.head)))
 }
 
 // Stage enters a request and returns its number, and whether the device has to
@@ -98,7 +101,8 @@ func (r *Requests) Stage(id uint64, op Opcode, bytes uint32, quiet bool) (seq ui
 	if signal {
 		r.unsignaled = 0
 	}
-	r.staged = seq + 1
+	r.stagedQuiet = !signal
+	StoreRelease32(&r.staged, seq+1)
 	return seq, signal
 }
 
@@ -114,27 +118,31 @@ func (r *Requests) StageSilent() (seq uint32) {
 // Quiet says whether the last request that was committed is one whose end the device
 // does not report. Nothing is staged. Poster's side.
 func (r *Requests) Quiet() bool {
-	return r.unsignaled != 0 && r.tail != atomic.LoadUint32(&r.head) && r.slot(r.tail-1).state() == slotQuiet
+	return r.quiet && r.tail != atomic.LoadUint32(&r.head)
 }
 
 // Commit makes the staged requests posted ones. It comes before the device can
 // see them. Poster's side.
-func (r *Requests) Commit() { StoreRelease32(&r.tail, r.staged) }
+func (r *Requests) Commit() {
+	r.quiet = r.stagedQuiet
+	StoreRelease32(&r.tail, r.staged)
+}
 
 // Staged is how many requests are staged and not committed. Poster's side.
-func (r *Requests) Staged() uint32 { return r.staged - r.tail }
+func (r *Requests) Staged() uint32 { return atomic.LoadUint32(&r.staged) - atomic.LoadUint32(&r.tail) }
 
 // Rollback takes back the last n requests, committed or not. The caller knows
 // that the device has not looked at them. Poster's side.
 func (r *Requests) Rollback(n uint32) {
 	for ; n > 0; n-- {
-		r.staged--
+		StoreRelease32(&r.staged, r.staged-1)
 		r.slot(r.staged).setState(slotFree)
 	}
 	// The requests before these may all have been quiet: signalling one too
 	// many is harmless.
-	r.unsignaled = r.depth
+	r.unsignaled, r.stagedQuiet = r.depth, r.quiet
 	if int32(r.tail-r.staged) > 0 {
+		r.quiet, r.stagedQuiet = true, true
 		StoreRelease32(&r.tail, r.staged)
 	}
 }
