@@ -36,8 +36,8 @@ type Requests struct {
 	stagedQuiet bool   // the device does not report the end of the last one
 	quiet       bool   // the same of the last one that was committed
 	_           [54]byte
-	tail       uint32
-	_          [60]byte
+	tail        uint32
+	_           [60]byte
 }
 
 // Slot is what the table keeps of one request. It begins as a WC does, and what
