@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -47,7 +48,7 @@ func readAll(ctx context.Context, p *pair, step *demoStep) error {
 	}
 	took := time.Since(begin)
 	if !bytes.Equal(there, here) {
-		return fmt.Errorf("what was read is not what is there")
+		return errors.New("what was read is not what is there")
 	}
 	step.Rounds, step.Bytes, step.MeanUsec = pairDepth, readSize, usec(took/pairDepth)
 	step.Text = fmt.Sprintf("%d reads of %d bytes behind one doorbell, every byte checked: %v in all", pairDepth, readSize, short(took))
@@ -80,6 +81,9 @@ func wrongKey(ctx context.Context, p *pair, step *demoStep) error {
 		}
 	}
 	first, second := ends[0], ends[1]
+	if first.Status == uverbs.StatusSuccess {
+		return errors.New("the READ with a wrong key succeeded")
+	}
 	step.explain(first, p.a.dev.Info().Driver == uverbs.DriverMlx5)
 	if first.ID != 1 || first.Status != uverbs.StatusRemoteAccess || second.ID != 2 || second.Status != uverbs.StatusFlushed {
 		return fmt.Errorf("the READ with a wrong key ended as %q and the one behind it as %q: want %q and %q", first.Status, second.Status, uverbs.StatusRemoteAccess, uverbs.StatusFlushed)

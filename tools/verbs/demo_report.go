@@ -92,7 +92,9 @@ func (o *demoOutput) step(s demoStep) {
 		o.printf("     vendor syndrome %#02x: %s\n", *s.VendorSyndrome, s.Vendor)
 	}
 	o.printf("     it means        %s\n", firstSentence(s.Means))
-	o.printf("     look first      %s\n", s.Look[0])
+	if len(s.Look) > 0 {
+		o.printf("     look first      %s\n", s.Look[0])
+	}
 }
 
 // end says what comes next, and returns the first error of writing.

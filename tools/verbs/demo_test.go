@@ -361,6 +361,19 @@ func TestRoundTripText(t *testing.T) {
 	}
 }
 
+// A status that nobody knows is told, too.
+func TestDemoUnknownStatus(t *testing.T) {
+	step := demoStep{Name: "injected error", Error: "what is this"}
+	step.explain(uverbs.WC{Status: 77, VendorErr: 0xee}, true)
+	var out bytes.Buffer
+	o := demoOutput{text: true, w: &out}
+	o.step(step)
+	want := "FAIL injected error: what is this\n     status          Status(77) (77)\n     vendor syndrome 0xee: " + step.Vendor + "\n     it means        InfiniBand defines no such status.\n"
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestGuestDemo(t *testing.T) {
 	dev := guestOnly(t)
 	var out, errs bytes.Buffer
