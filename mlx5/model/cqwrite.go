@@ -28,7 +28,8 @@ func (q *cq) add(c *completion) bool {
 	if q.realTime {
 		c.stamp = q.d.realTime()
 	}
-	if len(q.d.m.faults.list) > 0 {
+	// What is held stays so when the faults are taken back, and what follows behind it.
+	if len(q.d.m.faults.list) > 0 || q.holding {
 		switch q.d.m.faults.completion(q, c) {
 		case cqeHeld:
 			return true

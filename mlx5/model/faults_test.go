@@ -149,6 +149,21 @@ func TestFaultHold(t *testing.T) {
 		w.m.Release()
 		w.qa.scq.one()
 	})
+	// What follows does not come first, though the fault is no more.
+	fault(t, "completion: hold", func(t *testing.T, w *two) {
+		w.qa.post(opNop, signaled, 0)
+		w.m.ClearFaults()
+		w.qa.post(opNop, signaled, 0)
+		w.qa.scq.none()
+		w.m.Release()
+		for i := range uint16(2) {
+			if c := w.qa.scq.one(); c.counter != i {
+				t.Errorf("completion %+v", c)
+			}
+		}
+		w.qa.post(opNop, signaled, 0)
+		w.qa.scq.one()
+	})
 	// A queue pair that is in RESET has no completion under way.
 	fault(t, "completion: hold", func(t *testing.T, w *two) {
 		w.qa.post(opNop, signaled, 0)
