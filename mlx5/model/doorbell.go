@@ -63,9 +63,13 @@ func (f *File) rung(u *uar, offset int, qpn uint32) *qp {
 	}
 	ok := offset >= firstRegister && offset < endRegister && offset%ncRegister == 0
 	if u.kind != uarNC {
-		// Two registers of two halves; of a static page the one that the kernel chose.
-		half := offset &^ bfHalf
-		ok = ok && (half == firstRegister || half == firstRegister+blueFlameBytes) && (u.kind == uarBF || half == int(q.register))
+		// Two registers of two halves; of a static page the one that the kernel chose. To
+		// programs registers without BlueFlame have no size, so all of a page are at the first.
+		half, chosen := offset&^bfHalf, int(q.register)
+		if f.dev.cfg.NoBlueFlame {
+			chosen = firstRegister
+		}
+		ok = ok && (half == firstRegister || half == firstRegister+blueFlameBytes) && (u.kind == uarBF || half == chosen)
 	}
 	if !ok {
 		f.m.violation("QP %#x: a doorbell at offset %#x of UAR %#x, where it has no register", qpn, offset, u.id)

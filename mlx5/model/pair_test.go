@@ -92,7 +92,7 @@ func (c *client) qp(typ uint64, scq, rcq *ring, o qpOptions) *pair {
 	if i := ne.Uint32(resp); c.ctx.TotBfregs > 0 {
 		p, err := c.f.Map(int64(i/4)<<12, 4096, true)
 		c.must("map of a static UAR", err)
-		q.page, q.register = p.ID, 0x800+i%4*512
+		q.page, q.register = p.ID, 0x800+i%4*uint32(c.ctx.BfRegSize)
 	}
 	return q
 }

@@ -3,6 +3,7 @@ package model_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -245,8 +246,16 @@ func (r registers) Take(page uint32, offset int) uint64 {
 	return v
 }
 
+// Registers of a context that has its pages from the start. Without write-combining they
+// have no size, and programs count them from there: all rings are at the first.
 func TestStaticUARs(t *testing.T) {
-	m := newModel(t, model.DeviceConfig{Name: "sim0", StaticUARs: true, CQEVersion0: true})
+	for _, none := range []bool{false, true} {
+		t.Run(fmt.Sprintf("no write-combining %v", none), func(t *testing.T) { testStaticUARs(t, none) })
+	}
+}
+
+func testStaticUARs(t *testing.T, noBlueFlame bool) {
+	m := newModel(t, model.DeviceConfig{Name: "sim0", StaticUARs: true, CQEVersion0: true, NoBlueFlame: noBlueFlame})
 	c := open(t, m, "sim0")
 	if c.ctx.TotBfregs != 16 || c.ctx.CQEVersion != 0 {
 		t.Fatalf("context %+v", c.ctx)
@@ -258,11 +267,14 @@ func TestStaticUARs(t *testing.T) {
 	for range 20 {
 		a, b := c.qp(rc, cq, cq, qpOptions{}), c.qp(rc, cq, cq, qpOptions{})
 		connect(a, b, usual)
-		b.recv()
-		cq.arm(false)
-		a.post(opSend, signaled, 0)
-		if got := cq.all(); len(got) != 2 || got[0].uidx != 0 || got[0].qpn != b.qpn || got[1].qpn != a.qpn || !cq.event() {
-			t.Fatalf("completions %+v", got)
+		for range 2 {
+			b.recv()
+			cq.arm(false)
+			a.post(opSend, signaled, 0)
+			if got := cq.all(); len(got) != 2 || got[0].uidx != 0 || got[0].qpn != b.qpn || got[1].qpn != a.qpn || !cq.event() {
+				t.Fatalf("completions %+v", got)
+			}
+			a, b = b, a
 		}
 	}
 	noViolations(t, m)
