@@ -50,8 +50,8 @@ func newPair(ctx context.Context, st *stage) (*pair, error) {
 		return p, err
 	}
 	// On a busy machine soft-RoCE may take longer than half a second to answer, after
-	// which a connection gives up by default.
-	opts := &uverbs.ConnectOptions{AckTimeout: time.Second, Retries: 7}
+	// which a connection gives up by default: this one does after seven.
+	opts := &uverbs.ConnectOptions{AckTimeout: time.Second}
 	if err := p.a.qp.Connect(ctx, p.b.qp.Endpoint(), opts); err != nil {
 		return p, err
 	}

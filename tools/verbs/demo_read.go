@@ -84,8 +84,13 @@ func wrongKey(ctx context.Context, p *pair, step *demoStep) error {
 	if first.Status == uverbs.StatusSuccess {
 		return errors.New("the READ with a wrong key succeeded")
 	}
-	step.explain(first, p.a.dev.Info().Driver == uverbs.DriverMlx5)
-	if first.ID != 1 || first.Status != uverbs.StatusRemoteAccess || second.ID != 2 || second.Status != uverbs.StatusFlushed {
+	driver := p.a.dev.Info().Driver
+	step.explain(first, driver == uverbs.DriverMlx5)
+	what := "refused"
+	if driver == uverbs.DriverRXE && first.Status == uverbs.StatusRetryExceeded {
+		what = "not answered, as soft-RoCE of Linux 5.10 does it," // that kernel sends no NAK
+	}
+	if first.ID != 1 || first.Status != uverbs.StatusRemoteAccess && what == "refused" || second.ID != 2 || second.Status != uverbs.StatusFlushed {
 		return fmt.Errorf("the READ with a wrong key ended as %q and the one behind it as %q: want %q and %q", first.Status, second.Status, uverbs.StatusRemoteAccess, uverbs.StatusFlushed)
 	}
 	state, err := p.a.qp.QueryState()
@@ -95,7 +100,7 @@ func wrongKey(ctx context.Context, p *pair, step *demoStep) error {
 	if state != uverbs.StateErr {
 		return fmt.Errorf("the queue pair is in %v after the error, want %v", state, uverbs.StateErr)
 	}
-	step.Text = fmt.Sprintf("a READ with a wrong rkey was refused, the READ behind it %v, the queue pair is in %v", second.Status, state)
+	step.Text = fmt.Sprintf("a READ with a wrong rkey was %s, the READ behind it %v, the queue pair is in %v", what, second.Status, state)
 	return nil
 }
 
