@@ -179,3 +179,33 @@ func TestGuestDrain(t *testing.T) {
 		t.Errorf("drain after Close: %v", err)
 	}
 }
+
+// What is staged when a queue pair is drained is void, and the next Flush says so, whether
+// more was staged since or not; the one after that works.
+func TestGuestStagedBeforeDrain(t *testing.T) {
+	p := newPair(t, false)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	write := func(id uint64) { p.a.SendQueue().Write(id, p.peer.Regions[0].At(0), p.mr.Span(4096, 8)) }
+	for round, more := range []bool{false, true} {
+		write(1)
+		none := func(w uverbs.WC) { t.Errorf("drained %+v", w) }
+		if err := errors.Join(p.a.Drain(ctx, none), p.b.Drain(ctx, none), p.a.Restart(), p.b.Restart()); err != nil {
+			t.Fatal(err)
+		}
+		p.connect(t)
+		if more {
+			write(2)
+		}
+		if err := p.a.SendQueue().Flush(); !errors.Is(err, uverbs.ErrState) {
+			t.Errorf("round %d: flush of what was void: %v", round, err)
+		}
+		write(3)
+		if err := p.a.SendQueue().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if w := p.wait(t, 1)[0]; w.ID != 3 || w.Err() != nil {
+			t.Errorf("round %d: %+v", round, w)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/cq"
@@ -30,7 +31,8 @@ type SendQueue struct {
 	epoch    uint32 // of qp, when the first of the staged requests was
 	restart  func() // begins anew after a reset; nil: the device does that
 
-	ends sync.Mutex // the end of the queue, and who may write there; see tail
+	ends   sync.Mutex  // the end of the queue, and who may write there; see tail
+	voided atomic.Bool // what was staged was taken back there, and no Flush has said so
 
 	wr    cq.SendRequest
 	sges  []cq.SGE     // of wr
@@ -236,6 +238,9 @@ func (q *SendQueue) stage(id uint64) bool {
 			if q.epoch = e; q.restart != nil {
 				q.restart()
 			}
+			if q.voided.Load() {
+				q.fail(errReset)
+			}
 		}
 	}
 	seq, signal := q.requests.Stage(id, q.wr.Op, q.wr.Length, q.wr.Flags&cq.Unsignaled != 0)
@@ -260,7 +265,7 @@ func (q *SendQueue) fail(err error) {
 func (q *SendQueue) Flush() error {
 	cq.StoreRelease32(&q.flushing, 1)
 	n := q.requests.Staged()
-	if q.err != nil || q.qp.ending.Load() || !q.qp.sends() || n > 0 && !q.qp.sameEpoch(q.epoch) {
+	if q.err != nil || q.qp.ending.Load() || !q.qp.sends() || n > 0 && !q.qp.sameEpoch(q.epoch) || n == 0 && q.voided.Load() {
 		return q.refuse()
 	}
 	if n == 0 {
@@ -298,11 +303,13 @@ func (q *SendQueue) refuse() error {
 	q.takeBack(n)
 	q.ends.Unlock()
 	cq.StoreRelease32(&q.flushing, 0)
-	err := q.err
+	err, voided := q.err, q.voided.Swap(false)
 	q.err = nil
 	switch {
 	case q.qp.ending.Load():
 		err = q.qp.whyEnding()
+	case err == nil && voided:
+		err = errReset
 	case err == nil && n == 0:
 		return nil
 	case err == nil && !q.qp.sameEpoch(q.epoch):
@@ -336,6 +343,7 @@ func (q *SendQueue) tail() {
 	if n := q.requests.Staged(); n > 0 { // of a poster that came no further
 		q.ring.Rollback(n)
 		q.requests.Rollback(n)
+		q.voided.Store(true)
 	}
 	if q.requests.Idle() || !q.requests.Quiet() || q.requests.Room() == 0 {
 		return
