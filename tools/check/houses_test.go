@@ -55,6 +55,7 @@ var houses = []house{
 	{pkg: "uverbs", may: []string{"abi", "abi/request", "cq", "mlx5", "rxe", "uverbs/nldev", "uverbs/internal/kernel", "uverbs/internal/bridge"}, never: []string{"testing", "log", "net/http", "encoding/json"}},
 	{pkg: "uverbs/sim", may: []string{"abi/request", "mlx5/model", "uverbs", "uverbs/internal/kernel", "uverbs/internal/bridge"}, never: []string{"testing", "log", "net/http"}},
 	{pkg: "uverbs/uverbstest", may: []string{"cq", "mlx5/model", "poll", "uverbs", "uverbs/sim"}},
+	{pkg: "uverbs/uverbstest/simproc", may: []string{"abi", "abi/request", "mlx5/model", xsys}, never: []string{"testing", "log", "net/http"}},
 	{pkg: "uverbs/internal/bridge", may: []string{"uverbs/internal/kernel"}},
 	{pkg: "uverbs/nldev", may: []string{"abi", netlink, xsys}},
 	{pkg: "uverbs/internal/kernel", may: []string{xsys}},
