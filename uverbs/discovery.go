@@ -196,7 +196,7 @@ func (i *DeviceInfo) explainOpen(err error) error {
 		major, minor := splitDevice(i.Rdev)
 		text = fmt.Sprintf("it is not the device %d:%d", major, minor)
 	case isErrno(err, syscall.ENODEV, syscall.EIO):
-		text = "the device is being removed"
+		text, err = "the device is being removed", kernelError(err)
 	}
 	return &Error{Op: "open " + i.Path, Device: i.Name, Hint: text, Err: err}
 }

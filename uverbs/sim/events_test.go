@@ -167,7 +167,7 @@ func TestDeviceFatal(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if _, err := f.Open("sim0", nil); !errors.Is(err, syscall.EIO) {
+		if _, err := f.Open("sim0", nil); !errors.Is(err, syscall.EIO) || !errors.Is(err, uverbs.ErrDeviceGone) {
 			t.Errorf("Open: %v", err)
 		}
 		list, err := f.Devices()

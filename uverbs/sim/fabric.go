@@ -72,7 +72,7 @@ var errNotMade = errors.New("sim: the Fabric was not made by New")
 // done. A device may be open any number of times, each with objects and events of its own.
 //
 // If there is no such device the error wraps [uverbs.ErrUnknownDevice] and names those that
-// exist. After [model.Device.Fail] it wraps [syscall.EIO].
+// exist. After [model.Device.Fail] it wraps [uverbs.ErrDeviceGone].
 func (f *Fabric) Open(name string, opts *uverbs.Options) (*uverbs.Device, error) {
 	if f == nil || f.model == nil {
 		return nil, errNotMade
