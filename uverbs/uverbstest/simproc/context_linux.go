@@ -167,6 +167,9 @@ func (c *context) newFD(q *model.EventQueue) (int32, error) {
 func (c *context) ioctl(from *caller) error {
 	c.call.Lock()
 	defer c.call.Unlock()
+	// A device sees doorbells before the requests that follow them: one may destroy what
+	// was rung for.
+	c.s.visit(c)
 	addr := from.Args[2]
 	for _, e := range c.events.list() {
 		if e.abandoned() {

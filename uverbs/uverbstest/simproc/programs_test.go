@@ -26,7 +26,7 @@ import (
 const programVar = "GOVERBS_SIMPROC_PROGRAM"
 
 var programs = map[string]func() error{
-	"list": list, "loopback": loopback, "hold": hold, "supervise": supervise, "foreign": foreign, "hidden": hidden,
+	"list": list, "loopback": loopback, "hold": hold, "supervise": supervise, "foreign": foreign, "hidden": hidden, "armed": armed,
 }
 
 func TestMain(m *testing.M) {
@@ -227,6 +227,27 @@ func foreign() error {
 		return err
 	}
 	return errors.New("no descriptor of a device")
+}
+
+// armed destroys completion queues right after the doorbell that arms them.
+func armed() error {
+	d, err := uverbs.Open("mlx5_0", nil)
+	if err != nil {
+		return err
+	}
+	for range 50 {
+		q, err := d.NewCQ(16, &uverbs.CQOptions{Events: true})
+		if err != nil {
+			return err
+		}
+		if err := q.Arm(false); err != nil {
+			return err
+		}
+		if err := q.Close(); err != nil {
+			return err
+		}
+	}
+	return d.Close()
 }
 
 // hidden looks for what the program must not see of the machine.

@@ -132,6 +132,13 @@ func TestLoopback(t *testing.T) {
 	})
 }
 
+// Doorbells are seen before the requests that come after them. That none is taken for one of
+// a queue that is gone, serve asks at the end.
+func TestDoorbellBeforeDestroy(t *testing.T) {
+	_, s := serve(t, true)
+	output(t, program(s, "armed"))
+}
+
 // Programs at the same time do not disturb one another, and each has the device for itself.
 func TestSeveralPrograms(t *testing.T) {
 	forms(t, func(t *testing.T, noMount bool) {
