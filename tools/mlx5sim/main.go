@@ -1,0 +1,54 @@
+// Mlx5sim runs programs on ConnectX devices in software: unmodified ones, in C or Go, on
+// a machine without RDMA and without privileges.
+//
+//	mlx5sim run [flags] -- PROGRAM ARGS [--and PROGRAM ARGS]
+//
+// The programs find the devices as they would find real ones, and reach one another over them.
+// It takes Linux 5.19 or later on amd64 or arm64. What stands behind it is package
+// uverbs/uverbstest/simproc.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Exit statuses, besides those of the programs.
+const (
+	exitViolations = 1 // the programs succeeded, and broke rules
+	exitUsage      = 2 // other flags would help
+	exitSystem     = 3 // this system cannot do it
+	exitNotFound   = 127
+	exitSignal     = 128 // and the number of the signal
+)
+
+const usage = `usage: mlx5sim run [flags] -- PROGRAM ARGS [--and PROGRAM ARGS]...
+
+Runs programs on ConnectX devices in software. Each further program starts when the one
+before it listens on a TCP port, has ended or has done neither for two seconds.
+
+  mlx5sim run -- ibv_devinfo -v
+  mlx5sim run -- ibv_rc_pingpong --and ibv_rc_pingpong localhost
+
+mlx5sim run -h lists the flags.
+`
+
+func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+// command runs the command that the arguments name.
+func command(args []string, stdin *os.File, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, "mlx5sim: no command\n", usage)
+		return exitUsage
+	}
+	switch args[0] {
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage)
+		return 0
+	case "run":
+		return cmdRun(args[1:], stdin, stdout, stderr)
+	}
+	fmt.Fprintf(stderr, "mlx5sim: unknown command %q\n%s", args[0], usage)
+	return exitUsage
+}
