@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/goverbs/goverbs/mlx5/model"
 )
@@ -17,6 +18,7 @@ type options struct {
 	faults                string
 	stat, noMount, strict bool
 	allowViolations       bool
+	wait                  time.Duration
 	programs              [][]string
 }
 
@@ -35,6 +37,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	fs.BoolVar(&o.stat, "stat", false, "print at the end what was done")
 	fs.BoolVar(&o.noMount, "nomount", false, "use no namespaces and no mounts: slower, and for where they are not allowed")
 	fs.BoolVar(&o.strict, "strict", false, "look only at queues whose doorbell was seen: for programs with one queue pair and one completion queue")
+	fs.DurationVar(&o.wait, "wait", 2*time.Second, "how long a program may take to listen on a TCP port before the next one starts, a `TIME`")
 	fs.BoolVar(&o.allowViolations, "allow-violations", false, "print what programs should not have done, but let it be no failure")
 	err := fs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -51,6 +54,8 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 		return nil, fmt.Errorf("-devices %d: want 1 to 16", o.devices)
 	case o.ports < 1 || o.ports > 4:
 		return nil, fmt.Errorf("-ports %d: want 1 to 4", o.ports)
+	case o.wait < 0:
+		return nil, fmt.Errorf("-wait %v: want 0 or more", o.wait)
 	case o.link != "ib" && o.link != "eth":
 		return nil, fmt.Errorf("-link %q: want ib or eth", o.link)
 	case o.uar != "dynamic" && o.uar != "static":

@@ -26,7 +26,7 @@ const (
 const usage = `usage: mlx5sim run [flags] -- PROGRAM ARGS [--and PROGRAM ARGS]...
 
 Runs programs on ConnectX devices in software. Each further program starts when the one
-before it listens on a TCP port, has ended or has done neither for two seconds.
+before it listens on a TCP port, has ended or has done neither for a time (-wait).
 
   mlx5sim run -- ibv_devinfo -v
   mlx5sim run -- ibv_rc_pingpong --and ibv_rc_pingpong localhost

@@ -31,6 +31,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "-devices", "0", "--", "true"}, 2, "want 1 to 16", false},
 		{[]string{"run", "-devices", "x", "--", "true"}, 2, "-devices", false},
 		{[]string{"run", "-ports", "5", "--", "true"}, 2, "want 1 to 4", false},
+		{[]string{"run", "-wait", "-1s", "--", "true"}, 2, "want 0 or more", false},
 		{[]string{"run", "-link", "wifi", "--", "true"}, 2, "want ib or eth", false},
 		{[]string{"run", "-uar", "old", "--", "true"}, 2, "want dynamic or static", false},
 		{[]string{"run", "-faults", faults + "none", "--", "true"}, 2, "-faults", false},

@@ -39,7 +39,7 @@ func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return exitSystem
 	}
 	begin := time.Now()
-	code := (&run{server: s, signals: signals, stderr: stderr}).all(o.programs, stdin, stdout)
+	code := (&run{server: s, signals: signals, stderr: stderr, wait: o.wait}).all(o.programs, stdin, stdout)
 	if o.stat {
 		st := s.Stats()
 		fmt.Fprintf(stderr, "mlx5sim: %.1f s; %d opens, %d system calls, %d looks at registers, %d with doorbells, %d events\n",
@@ -64,6 +64,7 @@ type run struct {
 	server  *simproc.Server
 	signals <-chan os.Signal
 	stderr  io.Writer
+	wait    time.Duration
 
 	cmds     []*simproc.Cmd
 	signaled bool
@@ -74,9 +75,6 @@ type ending struct {
 	number int
 	err    error
 }
-
-// startLimit is how long a program may take to listen on a port before the next one starts.
-const startLimit = 2 * time.Second
 
 // all runs the programs, and returns the exit status.
 func (r *run) all(programs [][]string, stdin *os.File, stdout io.Writer) (code int) {
@@ -130,7 +128,7 @@ func (r *run) all(programs [][]string, stdin *os.File, stdout io.Writer) (code i
 func (r *run) await(c *simproc.Cmd, endings chan ending, note func(ending)) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.NewTimer(startLimit)
+	limit := time.NewTimer(r.wait)
 	defer limit.Stop()
 	for !c.Listening() {
 		select {

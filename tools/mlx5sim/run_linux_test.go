@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 		{[]string{"--", "no-such-program"}, 127, "not found"},
 		{[]string{"-nomount", "--", "sh", "-c", "exit 5"}, 5, ""},
 		{[]string{"--", "true", "--and", "sh", "-c", "exit 6", "--and", "true"}, 6, ""},
-		{[]string{"--", "sleep", "1000", "--and", "false"}, 1, "false failed, so the others are ended"},
+		{[]string{"-wait", "10ms", "--", "sleep", "1000", "--and", "false"}, 1, "false failed, so the others are ended"},
 		{[]string{"-stat", "--", "true"}, 0, "0 opens"},
 	} {
 		out, code := simulated(t, me(), c.args...)
@@ -181,7 +181,7 @@ func TestKilled(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				game := []string{pingpong, "-e", "-n", "100000000", "-p", p}
-				c := simulate(ctx, t, me(), append(append(append([]string{form, "--"}, game...), "--and"), append(game, "localhost")...)...)
+				c := simulate(ctx, t, me(), append(append(append([]string{form, "-wait", patience.String(), "--"}, game...), "--and"), append(game, "localhost")...)...)
 				if err := c.Start(); err != nil {
 					t.Fatal(err)
 				}

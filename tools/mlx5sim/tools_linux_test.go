@@ -87,8 +87,18 @@ func TestPingpong(t *testing.T) {
 
 // play plays a game to its end.
 func play(t *testing.T, u user, g game) {
+	out, code := twoPrograms(t, u, g.flags, g.server, g.client)
+	if code != 0 || strings.Count(out, " iters in ") != 2 {
+		t.Errorf("status %d: %s", code, out)
+	}
+}
+
+// twoPrograms runs a server and a client, in whose lines PORT is put in.
+func twoPrograms(t *testing.T, u user, flags, server, client string) (out string, code int) {
+	t.Helper()
 	p := port(t)
-	words := func(line string) []string {
+	args := append(strings.Fields(flags), "-wait", patience.String(), "--")
+	for i, line := range []string{server, client} {
 		w := strings.Fields(strings.ReplaceAll(line, "PORT", p))
 		if w[0] == "verbs" {
 			w[0] = program(t, w[0])
@@ -96,13 +106,10 @@ func play(t *testing.T, u user, g game) {
 			w[0] = tool(t, w[0])
 		}
 		reachable(t, u, w[0])
-		return w
+		if i > 0 {
+			args = append(args, "--and")
+		}
+		args = append(args, w...)
 	}
-	args := append(strings.Fields(g.flags), "--")
-	args = append(args, words(g.server)...)
-	args = append(append(args, "--and"), words(g.client)...)
-	out, code := simulated(t, u, args...)
-	if code != 0 || strings.Count(out, " iters in ") != 2 {
-		t.Errorf("status %d: %s", code, out)
-	}
+	return simulated(t, u, args...)
 }
