@@ -35,6 +35,7 @@ func TestStatus(t *testing.T) {
 		{[]string{"--", "true", "--and", "sh", "-c", "exit 6", "--and", "true"}, 6, ""},
 		{[]string{"-wait", "10ms", "--", "sleep", "1000", "--and", "false"}, 1, "false failed, so the others are ended"},
 		{[]string{"-stat", "--", "true"}, 0, "0 opens"},
+		{[]string{"--", program(t, "mlx5sim"), "run", "--", "true"}, exitSystem, "there can be only one"},
 	} {
 		out, code := simulated(t, me(), c.args...)
 		if code != c.code || !strings.Contains(out, c.out) {

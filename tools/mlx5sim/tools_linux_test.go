@@ -62,6 +62,9 @@ func games() []game {
 			game{"-uar static", p + " -e", p + " -e localhost", false, rc},
 			game{"-nomount", p + " -e", p + " -e localhost", rc, rc})
 	}
+	// With one queue pair and one completion queue no doorbell hides another.
+	const strict = "ibv_rc_pingpong -p PORT -n 20 -c"
+	all = append(all, game{"-strict", strict, strict + " localhost", false, false})
 	const ours, theirs = "verbs pingpong -p PORT -n 20 -c", "ibv_rc_pingpong -p PORT -n 20 -c"
 	for _, flags := range []string{"", "-link eth", "-uar static", "-nomount"} {
 		plain := flags == ""

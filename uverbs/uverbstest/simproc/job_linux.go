@@ -109,7 +109,7 @@ func become() error {
 			calls = append(calls, nr)
 		}
 	} else if err := mount(j); err != nil {
-		return fmt.Errorf("%w (the form without mounts may work)", err)
+		return fmt.Errorf("%w%s", err, spaceHint(err))
 	}
 	// What the user namespace gave is for the mounts.
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil && err != unix.EINVAL {

@@ -124,7 +124,7 @@ func spaces(flags uintptr) string {
 func spaceHint(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return " (this user or container may not make namespaces; kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns may say so; the form without mounts needs none)"
+		return " (this user or container may not make namespaces and mounts; kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns may say so; the form without mounts needs none)"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return " (no more namespaces may be made: user.max_user_namespaces, user.max_mnt_namespaces; the form without mounts needs none)"
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
