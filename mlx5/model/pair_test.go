@@ -27,6 +27,7 @@ const (
 type qpOptions struct {
 	blocks, receives, shift uint32 // 64, 16, 6
 	flags                   uint32 // of mlx5_ib_create_qp
+	asked                   uint32 // receives that are asked for; as many as there is room
 	sigAll                  bool
 	srq                     *shared
 	pd                      *uint32
@@ -68,6 +69,9 @@ func (c *client) qp(typ uint64, scq, rcq *ring, o qpOptions) *pair {
 		u.Uidx = 0xffffff
 	}
 	caps := abi.UverbsQPCap{MaxSendWR: q.blocks / 4, MaxRecvWR: q.receives, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInlineData: 60}
+	if o.asked > 0 {
+		caps.MaxRecvWR, caps.MaxRecvSGE = o.asked, 1
+	}
 	pd := c.pd
 	if o.pd != nil {
 		pd = *o.pd
