@@ -356,8 +356,11 @@ func (qp *QP) create(op string, pd *PD) error {
 	qp.handle = uint32(r.result(abi.UVERBS_ATTR_CREATE_QP_HANDLE))
 	qp.qpn = native.Uint32(qpn)
 	if err := qp.start(op, granted); err != nil {
-		qp.half.detach(qp.destroy() == nil)
-		d.endpoints.Release(n)
+		gone := qp.destroy() == nil
+		qp.half.detach(gone)
+		if gone {
+			d.endpoints.Release(n)
+		}
 		return err
 	}
 	return nil
@@ -445,6 +448,9 @@ func (qp *QP) free() error {
 	d.byQPN.Unlock()
 	qp.leaveGroups()
 	err := qp.destroy()
+	if err != nil {
+		qp.index.cqs.Add(1) // the device goes on naming it: nobody gets it again
+	}
 	// From here on the kernel adds no completion of this QP. What is in the
 	// rings already hits the tombstone.
 	tombstone := &cq.Endpoint{QPN: qp.qpn, Closed: true}
