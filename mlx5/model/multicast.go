@@ -58,7 +58,7 @@ func (c *call) member(cmd *abi.Command, in []byte) (*qp, [16]byte, error) {
 }
 
 // multicast carries a datagram to all members of a group, wherever they are; the sender
-// too if it is one.
+// too if it is one, unless it was made not to hear itself.
 func (q *qp) multicast(w *wqe, source GID) verdict {
 	a := &w.av
 	if !q.port.up || !q.port.ib && a.mac != groupMAC(a.gid) {
@@ -66,7 +66,7 @@ func (q *qp) multicast(w *wqe, source GID) verdict {
 	}
 	for _, d := range q.d.m.devices {
 		for _, r := range d.pairs() {
-			if !slices.Contains(r.groups, a.gid) || !q.reaches(r, a) {
+			if !slices.Contains(r.groups, a.gid) || !q.reaches(r, a) || r == q && q.notSelf {
 				continue
 			}
 			// The list of what is sent was used up by the one before.

@@ -50,6 +50,26 @@ func TestMulticast(t *testing.T) {
 	}
 }
 
+// A queue pair that was made so does not hear itself, and all others of its program do.
+func TestMulticastNotToSelf(t *testing.T) {
+	w := newUD(t, model.PortConfig{})
+	group := [16]byte{0: 0xff, 1: 0x0e, 12: 1, 15: 7}
+	q := w.a.qp(ud, w.qa.scq, w.qa.rcq, qpOptions{notSelf: true})
+	q.readyUD()
+	for _, member := range []*pair{q, w.qa} {
+		w.a.must("attach", member.group(abi.IB_USER_VERBS_CMD_ATTACH_MCAST, group))
+		member.recv(sge(w.ma, 0, 100))
+	}
+	mac, err := w.a.createAH(group, 2)
+	w.a.must("CREATE_AH", err)
+	to := av{qkey: qkey, dqpn: 0xffffff, dlid: 0xc000, mac: mac, grh: 2 << 20, gid: group}
+	q.post(opSend, 0, 0, to.bytes(), inline("to others"))
+	if got := w.qa.rcq.all(); len(got) != 1 || got[0].uidx != w.qa.uidx {
+		t.Errorf("receives %+v", got)
+	}
+	noViolations(t, w.m)
+}
+
 // The two ports of a device reach one another.
 func TestTwoPorts(t *testing.T) {
 	m := newModel(t, model.DeviceConfig{Name: "sim0", Ports: []model.PortConfig{{}, {}}})

@@ -28,7 +28,7 @@ type qpOptions struct {
 	blocks, receives, shift uint32 // 64, 16, 6
 	flags                   uint32 // of mlx5_ib_create_qp
 	asked                   uint32 // receives that are asked for; as many as there is room
-	sigAll                  bool
+	sigAll, notSelf         bool
 	srq                     *shared
 	pd                      *uint32
 }
@@ -85,8 +85,15 @@ func (c *client) qp(typ uint64, scq, rcq *ring, o qpOptions) *pair {
 		in(abi.UVERBS_ATTR_CREATE_QP_TYPE, u64(typ)), out(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, make([]byte, abi.SizeofUverbsQPCap)),
 		out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, number), uhw(u.Bytes()), uhwOut(resp),
 	}
+	var flags abi.UverbsQPCreateFlags
 	if o.sigAll {
-		attrs = append(attrs, in(abi.UVERBS_ATTR_CREATE_QP_FLAGS, u32(0x1000)))
+		flags |= abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL
+	}
+	if o.notSelf {
+		flags |= abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK
+	}
+	if flags != 0 {
+		attrs = append(attrs, in(abi.UVERBS_ATTR_CREATE_QP_FLAGS, u32(uint32(flags))))
 	}
 	if o.srq != nil {
 		attrs = append(attrs, object(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, o.srq.handle))

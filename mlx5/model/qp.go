@@ -53,6 +53,7 @@ type qp struct {
 	scatterCQE, scatterSend bool
 	cap                     abi.UverbsQPCap
 	sigAll                  bool
+	notSelf                 bool // its own multicasts do not come to it
 	userHandle              uint64
 	asyncFile               *EventQueue
 	async                   uint32
@@ -146,12 +147,12 @@ func (c *call) createQP() error {
 	copy(q.cap.Bytes(), core)
 	typ, _ := c.Const(abi.UVERBS_ATTR_CREATE_QP_TYPE)
 	q.userHandle, _ = c.Uint64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE)
-	sigAll := uint64(abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL)
-	flags, err := c.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, sigAll)
+	sigAll, notSelf := uint64(abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL), uint64(abi.IB_UVERBS_QP_CREATE_BLOCK_MULTICAST_LOOPBACK)
+	flags, err := c.Flags(abi.UVERBS_ATTR_CREATE_QP_FLAGS, sigAll|notSelf)
 	if err != nil {
 		return err
 	}
-	q.sigAll = flags&sigAll != 0
+	q.sigAll, q.notSelf = flags&sigAll != 0, flags&notSelf != 0
 	switch q.typ = uint8(typ); {
 	case typ != uint64(typeRC) && typ != uint64(typeUC) && typ != uint64(typeUD):
 		return refuse(request.EOPNOTSUPP, "no such type of queue pair")
