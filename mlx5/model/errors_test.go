@@ -233,3 +233,13 @@ func TestViolations(t *testing.T) {
 		})
 	}
 }
+
+// A context that was imported counts user indices of its own, and has completion queues of
+// its own.
+func TestUserIndexOfAnotherQueue(t *testing.T) {
+	w := newTwo(t, rc, cqOptions{}, qpOptions{}, usual)
+	q := w.a.cq(64, cqOptions{})
+	w.a.uidx--
+	w.a.qp(rc, q, q, qpOptions{})
+	noViolations(t, w.m)
+}
