@@ -930,3 +930,29 @@ func TestWiringResetVoidsReceives(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// Nor does anybody get the index of a queue pair that could not be finished, and that the
+// kernel does not destroy.
+func TestWiringNotFinished(t *testing.T) {
+	f, d := wired(t, model.DeviceConfig{StaticUARs: true})
+	p := newPairOn(t, d, false)
+	opts := &uverbs.QPOptions{CQ: p.q, SendDepth: 1, RecvDepth: 1}
+	inject(t, f, "ioctl times=forever method=UVERBS_METHOD_QP_DESTROY: refuse EBUSY")
+	d.WithoutMaps(func() {
+		for range 40 { // more than are on the pages that are mapped
+			if _, err := p.pd.NewQP(uverbs.RC, opts); err != nil {
+				return
+			}
+		}
+		t.Error("no queue pair is on a page that is not mapped")
+	})
+	f.Model().ClearFaults()
+	for range 3 {
+		if _, err := p.pd.NewQP(uverbs.RC, opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); !errors.Is(err, syscall.EBUSY) { // what stays goes with the file
+		t.Errorf("Close of the device: %v", err)
+	}
+}
