@@ -2,7 +2,10 @@ package simproc
 
 import "golang.org/x/sys/unix"
 
-const auditArch = unix.AUDIT_ARCH_X86_64
+const (
+	auditArch = unix.AUDIT_ARCH_X86_64
+	fstatat   = unix.SYS_NEWFSTATAT
+)
 
 // pathCalls are the system calls that name a file.
 var pathCalls = map[int]pathCall{

@@ -66,10 +66,8 @@ func (c *Cmd) Start() error {
 	}
 	j := &job{Path: path, Args: c.Args, NoMount: c.s.noMount, UserNS: !c.s.noMount && os.Geteuid() != 0, Devices: len(c.s.model.Devices())}
 	j.Tree = sysfs(c.s.model, func(n int) string {
-		if j.NoMount {
-			return fmt.Sprintf("%d:%d", verbsMajor, verbsMinor+n)
-		}
-		return fmt.Sprintf("%d:%d", unix.Major(standIn()), unix.Minor(standIn()))
+		number := c.s.deviceNumber(n)
+		return fmt.Sprintf("%d:%d", unix.Major(number), unix.Minor(number))
 	})
 	jf, err := j.file()
 	if err != nil {

@@ -21,8 +21,8 @@
 // # Two forms
 //
 // By default a program runs in a mount namespace of its own, where /dev/infiniband and
-// the folders of /sys/class are those of the model. Only that ioctl is slower than it
-// was. Who is not root gets a user namespace for it, if the system lets them.
+// the folders of /sys/class are those of the model. Only that ioctl and fstat are slower than
+// they were. Who is not root gets a user namespace for it, if the system lets them.
 // With [Options.NoMount] nothing is mounted: opening, reading links and asking for the
 // state of absolute paths is handed over too, and those of RDMA lead to a folder that is removed
 // at the end. A program that goes there relative to an open folder, or with another

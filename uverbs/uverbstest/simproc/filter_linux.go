@@ -15,8 +15,8 @@ const (
 	dataArg0 = 16
 )
 
-// filter lets everything pass but the ioctl of RDMA and the calls of the list, which
-// this process is told of, and RDMA netlink, which is as on a kernel that has it not: the host's
+// filter lets everything pass but the ioctl of RDMA, the calls of the list and asking for
+// the state of an open file, which this process is told of, and RDMA netlink, which is as on a kernel that has it not: the host's
 // devices are not the program's.
 func filter(calls []int) []unix.SockFilter {
 	load := func(at uint32) unix.SockFilter {
@@ -50,8 +50,10 @@ func filter(calls []int) []unix.SockFilter {
 		end(refuse),
 		end(allow),
 	}
+	prog = append(prog, equal(unix.SYS_FSTAT, 1), end(notify))
 	for _, nr := range calls {
 		prog = append(prog, equal(uint32(nr), 1), end(notify))
 	}
-	return append(prog, end(allow))
+	// fstatat of no path, by which glibc asks for an open file.
+	return append(prog, equal(fstatat, 3), load(dataArg0+3*8), equal(unix.AT_EMPTY_PATH, 1), end(notify), end(allow))
 }

@@ -49,7 +49,8 @@ const (
 	classPrefix = classFolder + "/infiniband" // also infiniband_verbs, infiniband_mad and so on
 )
 
-// named answers a system call that names a file, in the form without mounts.
+// named answers a system call that names a file. In the form with mounts those with a path
+// are the kernel's.
 func (c *Cmd) named(from *caller, p pathCall) verdict {
 	arg := func(i int) uint64 { return from.Args[i] }
 	flags := uint64(0)
@@ -66,7 +67,7 @@ func (c *Cmd) named(from *caller, p pathCall) verdict {
 		}
 		return goOn
 	}
-	if !path.IsAbs(name) {
+	if !c.s.noMount || !path.IsAbs(name) {
 		return goOn
 	}
 	clean := path.Clean(name)
@@ -80,7 +81,7 @@ func (c *Cmd) named(from *caller, p pathCall) verdict {
 		case p.does == readsLink:
 			return failed(unix.EINVAL)
 		}
-		return from.putStat(arg(p.out), deviceStat(n))
+		return from.putStat(arg(p.out), c.s.deviceStat(n))
 	}
 	if !strings.HasPrefix(clean, classPrefix) {
 		return goOn
@@ -122,7 +123,7 @@ func (c *Cmd) statOpen(from *caller, fd int32, out uint64) verdict {
 	if x == nil {
 		return goOn
 	}
-	return from.putStat(out, deviceStat(x.device))
+	return from.putStat(out, c.s.deviceStat(x.device))
 }
 
 // openDevice opens a device for the process.
@@ -194,9 +195,18 @@ const (
 	verbsMinor = 192
 )
 
+// deviceNumber is the number of the file of the n-th device, by which libibverbs knows that it
+// is the one of /sys.
+func (s *Server) deviceNumber(n int) uint64 {
+	if s.noMount {
+		return unix.Mkdev(verbsMajor, uint32(verbsMinor+n))
+	}
+	return standIn()
+}
+
 // deviceStat is what stat says of the file of the n-th device.
-func deviceStat(n int) *unix.Stat_t {
-	return &unix.Stat_t{Mode: unix.S_IFCHR | 0o666, Nlink: 1, Blksize: pageSize, Ino: uint64(verbsMinor + n), Rdev: unix.Mkdev(verbsMajor, uint32(verbsMinor+n))}
+func (s *Server) deviceStat(n int) *unix.Stat_t {
+	return &unix.Stat_t{Mode: unix.S_IFCHR | 0o666, Nlink: 1, Blksize: pageSize, Ino: uint64(verbsMinor + n), Rdev: s.deviceNumber(n)}
 }
 
 // deviceAt is which device's file is at a path, -1 if none.

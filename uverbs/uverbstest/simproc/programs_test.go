@@ -212,6 +212,10 @@ func foreign() error {
 		if _, err := fmt.Sscan(l.Name(), &n); err != nil {
 			return err
 		}
+		var stat unix.Stat_t // which libibverbs asks when it imports a device
+		if err := unix.Fstat(n, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFCHR {
+			return fmt.Errorf("the device file is of mode %o, %v", stat.Mode, err)
+		}
 		dup, err := unix.Dup(n) // of which the child gets one that is not closed
 		if err != nil {
 			return err
