@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 const demoUsage = `usage: verbs demo [-d DEVICE] [-n ROUNDS] [-json]
@@ -50,11 +48,9 @@ func demo(ctx context.Context, from system, args []string, stdout, stderr io.Wri
 	}
 	st, err := chooseStage(from, o.device)
 	if err != nil {
-		fmt.Fprintf(stderr, "verbs demo: %s\n", oneLine(withoutDevice(err)))
-		if errors.Is(err, uverbs.ErrUnknownDevice) {
-			return 2
-		}
-		return 1
+		status, err := withoutDevice(err, o.device)
+		fmt.Fprintf(stderr, "verbs demo: %s\n", oneLine(err))
+		return status
 	}
 	out := demoOutput{text: !o.json, w: stdout}
 	out.begin(st)

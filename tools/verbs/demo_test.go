@@ -264,7 +264,7 @@ func TestDemoRefusals(t *testing.T) {
 		{some, "-d mlx5_7", 2, `no such device: "mlx5_7": there are mlx5_0`},
 		{some, "-d sim2", 2, `no such device: "sim2"`},
 		{some, "-d mlx5_0", 1, "mlx5_0: no port is up"},
-		{noDevices(), "-d mlx5_0", 1, "no RDMA devices: nothing there; without any device: verbs demo\n"},
+		{noDevices(), "-d mlx5_0", 2, "no device \"mlx5_0\": goverbs: no RDMA devices: nothing there; sim0 and sim1 are a ConnectX in software\n"},
 	} {
 		code, out, errs := runDemo(c.from, strings.Fields(c.args)...)
 		if code != c.code || out != "" || !strings.HasPrefix(errs, "verbs demo: ") || !strings.Contains(errs, c.want) {

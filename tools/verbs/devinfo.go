@@ -57,11 +57,9 @@ func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
 		list, err = pick(list, o.device)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "verbs devinfo: %s\n", oneLine(withoutDevice(err)))
-		if errors.Is(err, uverbs.ErrUnknownDevice) {
-			return 2
-		}
-		return 1
+		status, err := withoutDevice(err, o.device)
+		fmt.Fprintf(stderr, "verbs devinfo: %s\n", oneLine(err))
+		return status
 	}
 	if o.list && !o.json {
 		if err := writeNames(stdout, list); err != nil {
@@ -110,12 +108,18 @@ func parseDevinfo(args []string, stdout io.Writer) (o devinfoOptions, err error)
 	return o, err
 }
 
-// withoutDevice adds to the error of a machine without devices what runs there.
-func withoutDevice(err error) error {
-	if errors.Is(err, uverbs.ErrNoDevices) {
-		return fmt.Errorf("%w; without any device: verbs demo", err)
+// withoutDevice adds to the error of a machine without devices, or without the one that
+// was named, what there is all the same. The exit status is 2 if another name would help.
+func withoutDevice(err error, name string) (status int, _ error) {
+	switch {
+	case name == "" && errors.Is(err, uverbs.ErrNoDevices):
+		return 1, fmt.Errorf("%w; without any device: verbs demo", err)
+	case errors.Is(err, uverbs.ErrNoDevices):
+		return 2, fmt.Errorf("no device %q: %w; %s", name, err, simulatedHelp)
+	case errors.Is(err, uverbs.ErrUnknownDevice):
+		return 2, fmt.Errorf("%w; %s", err, simulatedHelp)
 	}
-	return err
+	return 1, err
 }
 
 // pick leaves the device of a name.

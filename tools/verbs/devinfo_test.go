@@ -152,7 +152,7 @@ func TestDevinfoRefusals(t *testing.T) {
 		{twoDevices(), []string{"-v=maybe"}, 2, `invalid boolean value "maybe"`},
 		{none, nil, 1, "goverbs: no RDMA devices: nothing there; without any device: verbs demo\n"},
 		{none, []string{"-json"}, 1, "no RDMA devices"},
-		{none, []string{"-d", "x"}, 1, "no RDMA devices"},
+		{none, []string{"-d", "x"}, 2, `no device "x": goverbs: no RDMA devices: nothing there; sim0 and sim1 are a ConnectX in software`},
 	} {
 		code, out, errs := runDevinfo(c.from, c.args...)
 		if code != c.code || !strings.Contains(errs, c.want) || !strings.HasPrefix(errs, "verbs devinfo: ") || out != "" {

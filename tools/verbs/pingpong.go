@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
-	"github.com/goverbs/goverbs/uverbs"
 )
 
 // cmdPingpong is verbs pingpong. Its exit status is 2 where other flags would
@@ -17,16 +16,25 @@ import (
 func cmdPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := playPingpong(ctx, args, stdout, stderr)
 	var bad *pingpong.ConfigError
+	var device *deviceError
 	switch {
 	case err == nil, errors.Is(err, errHelp):
 		return 0
-	case errors.As(err, &bad), errors.Is(err, uverbs.ErrUnknownDevice):
+	case errors.As(err, &bad), errors.As(err, &device) && device.status == 2:
 		fmt.Fprintf(stderr, "verbs pingpong: %s\nverbs pingpong -h lists the flags.\n", oneLine(err))
 		return 2
 	}
 	fmt.Fprintf(stderr, "verbs pingpong: %s\n", oneLine(err))
 	return 1
 }
+
+// deviceError is why there is no device to play on, and the exit status of that.
+type deviceError struct {
+	error
+	status int
+}
+
+func (e *deviceError) Unwrap() error { return e.error }
 
 // oneLine is the text of an error without its line breaks.
 func oneLine(err error) string {
@@ -48,7 +56,8 @@ func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	}
 	g, err := pingpong.Open(cfg)
 	if err != nil {
-		return withoutDevice(err)
+		status, err := withoutDevice(err, cfg.Device)
+		return &deviceError{err, status}
 	}
 	defer func() {
 		if cerr := g.Close(); err == nil {
