@@ -178,7 +178,7 @@ func TestWiringNotDestroyed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := p.pd.NewQP(uverbs.RC, &uverbs.QPOptions{CQ: q, SendDepth: depth, RecvDepth: depth})
+		other, err := p.pd.NewQP(uverbs.RC, &uverbs.QPOptions{SendCQ: p.q, RecvCQ: q, SendDepth: depth, RecvDepth: depth})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,8 +212,8 @@ func TestWiringNotDestroyed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 20 { // more than registers
-		qp, err := p.pd.NewQP(uverbs.RC, &uverbs.QPOptions{CQ: q, SendDepth: 1, RecvDepth: 1})
+	for range 20 { // more than registers; where they complete none has the index of that one
+		qp, err := p.pd.NewQP(uverbs.RC, &uverbs.QPOptions{SendCQ: p.q, RecvCQ: q, SendDepth: 1, RecvDepth: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
