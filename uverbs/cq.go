@@ -315,7 +315,7 @@ func (q *CQ) Stats() CQStats {
 
 // Close destroys the queue. It returns ErrInUse while queue pairs complete on
 // it. A poller inside Poll or Wait gets os.ErrClosed; completions that were not
-// polled are lost.
+// polled are lost. What a kernel that refuses it leaves is as with QP.Close.
 func (q *CQ) Close() error {
 	if err := q.retire(); err != nil {
 		return err

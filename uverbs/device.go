@@ -115,7 +115,8 @@ func (d *Device) Close() error {
 		d.async.close()
 	}
 	if d.provides() {
-		if err := d.provider.end(); err != nil {
+		// What the kernel did not destroy keeps what it stands on: one error tells.
+		if err := d.provider.end(); err != nil && len(errs) == 0 {
 			errs = append(errs, err)
 		}
 	}

@@ -107,7 +107,7 @@ func discover(k kernel.Kernel, dial func() (netlink, error)) ([]DeviceInfo, erro
 }
 
 func noDevices(reason string) error {
-	return fmt.Errorf("goverbs: %w: %s (without RDMA hardware, as root: rdma link add rxe0 type rxe netdev eth0)", ErrNoDevices, reason)
+	return fmt.Errorf("goverbs: %w: %s (without RDMA hardware, as root: rdma link add rxe0 type rxe netdev eth0; for tests: package uverbs/sim)", ErrNoDevices, reason)
 }
 
 // netlinkDevices lists the devices through RDMA netlink.

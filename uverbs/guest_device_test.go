@@ -2,6 +2,7 @@ package uverbs_test
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"testing"
 
@@ -61,6 +62,14 @@ func newGuestFabric(t testing.TB) *sim.Fabric {
 		}
 	})
 	return f
+}
+
+// openAddr opens the device that has the address.
+func (s *system) openAddr(addr netip.Addr) (*uverbs.Device, error) {
+	if s.fabric != nil {
+		return s.fabric.OpenAddr(addr, nil)
+	}
+	return uverbs.OpenAddr(addr, nil)
 }
 
 // device opens the device and closes it after the test.

@@ -143,8 +143,7 @@ func TestGuestOpenByAddress(t *testing.T) {
 	if _, err := s.open("mlx5_77"); !errors.Is(err, uverbs.ErrUnknownDevice) || !strings.Contains(err.Error(), name) {
 		t.Errorf("a name that nobody has: %v", err)
 	}
-	s.onMachine(t, "package sim opens devices by name, not by address")
-	d, err := uverbs.OpenAddr(netip.MustParseAddr("10.0.0.1"), nil)
+	d, err := s.openAddr(netip.MustParseAddr("10.0.0.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +151,7 @@ func TestGuestOpenByAddress(t *testing.T) {
 	if d.Name() != name {
 		t.Errorf("opened %s, want %s", d.Name(), name)
 	}
-	_, err = uverbs.OpenAddr(netip.MustParseAddr("192.0.2.55"), nil)
+	_, err = s.openAddr(netip.MustParseAddr("192.0.2.55"))
 	if !errors.Is(err, uverbs.ErrUnknownDevice) || !strings.Contains(err.Error(), "10.0.0.1 on "+name) {
 		t.Errorf("an address that nobody has: %v", err)
 	}

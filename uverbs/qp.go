@@ -419,6 +419,10 @@ func (qp *QP) Source() GIDEntry { return qp.source }
 // Close destroys the queue pair. Requests that have not completed are
 // discarded, and so are completions that were not polled; a goroutine that is
 // posting gets os.ErrClosed.
+//
+// No kernel is known to refuse it. Should one, the error says so, and the queue pair
+// takes nothing any more, but it stays on the device, with what it stands on, until
+// the device is closed.
 func (qp *QP) Close() error {
 	if err := qp.retire(); err != nil {
 		return err
