@@ -23,7 +23,7 @@ func TestGuestQuery(t *testing.T) {
 		t.Fatal(err)
 	}
 	if i.State != uverbs.StateRTS || i.PathMTU != port.ActiveMTU || i.DestQPN != p.b.QPN() || i.DestGID != p.b.Source().GID ||
-		i.ReadDepth != 16 || i.Retries != 6 || i.RNRRetries != 6 || i.Port != 1 || i.Limits.SendDepth < 32 {
+		i.ReadDepth != 16 || i.Retries != 6 || i.RNRRetries != 6 || i.Port != 1 || i.Limits.SendDepth < 32 || i.Limits.SendSGE < 4 || i.Limits.Inline < 64 {
 		t.Errorf("%+v", i)
 	}
 }

@@ -64,6 +64,10 @@ func (qp *QP) Query() (QPInfo, error) {
 			SendSGE: int(out.MaxSendSGE), RecvSGE: int(out.MaxRecvSGE), Inline: int(out.MaxInlineData),
 		},
 	}
+	if out.MaxSendWR == 0 {
+		// A driver that leaves the send queue to the program knows nothing of it.
+		i.Limits.SendDepth, i.Limits.SendSGE, i.Limits.Inline = qp.limits.SendDepth, qp.limits.SendSGE, qp.limits.Inline
+	}
 	if out.PathMTU >= 1 && out.PathMTU <= 5 {
 		i.PathMTU = 128 << out.PathMTU
 	}

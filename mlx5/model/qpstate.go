@@ -307,14 +307,14 @@ func (c *call) queryQP(cmd *abi.Command, in []byte) error {
 		return err
 	}
 	a := &q.attr
-	// The driver tells what the receive queue has room for, not what was asked for.
+	// The driver tells what the receive queue has room for, not what was asked for, and
+	// nothing of the send queue: that is the program's.
 	elements := uint32(0)
 	if q.receives > 0 {
 		elements = 1 << q.shift / 16 // struct mlx5_wqe_data_seg
 	}
 	o := &abi.UverbsQueryQPResp{
-		Dest: a.path, MaxSendWR: q.cap.MaxSendWR, MaxRecvWR: q.receives, MaxSendSGE: q.cap.MaxSendSGE, MaxRecvSGE: elements,
-		MaxInlineData: q.cap.MaxInlineData, QKey: a.qkey, RQPSN: q.recvPSN, SQPSN: q.sendPSN, DestQPNum: a.dest, QPAccessFlags: a.access,
+		Dest: a.path, MaxRecvWR: q.receives, MaxRecvSGE: elements, QKey: a.qkey, RQPSN: q.recvPSN, SQPSN: q.sendPSN, DestQPNum: a.dest, QPAccessFlags: a.access,
 		PKeyIndex: a.pkeyIndex, QPState: uint8(q.state), CurQPState: uint8(q.state), PathMTU: a.mtu, MaxRdAtomic: a.maxRead,
 		MaxDestRdAtomic: a.maxDestRead, MinRNRTimer: a.minRNR, PortNum: a.portNum, Timeout: a.timeout, RetryCnt: a.retry, RNRRetry: a.rnrRetry,
 	}
