@@ -1,20 +1,27 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+)
 
 // DeviceConfig says what kind of device it is. The zero value of every field is
 // what a current ConnectX with one RoCE port has.
 type DeviceConfig struct {
-	// Name is how the fabric calls it, such as sim0. It must be there.
+	// Name is how the fabric calls it, such as sim0. It must be there, and has no spaces.
 	Name string
 	// GUID is the node GUID, made from the place in the list by default. MAC addresses
 	// and link-local GIDs are made from it.
 	GUID uint64
 	// Ports are its ports, numbered from 1.
 	Ports []PortConfig
-	// Vectors is how many completion vectors there are: 4 by default.
+	// Vectors is how many completion vectors there are, up to 65535: 4 by default.
 	Vectors int
-	// ClockKHz is the frequency of the device's clock: 1000000 by default.
+	// ClockKHz is the frequency of the device's clock, from 16 to 4000000: 1000000 by default.
 	ClockKHz uint64
 
 	// CQEVersion0: completions carry the numbers of queues, not the user index.
@@ -31,7 +38,10 @@ type DeviceConfig struct {
 	// NoAtomics: the device does no atomic operations.
 	NoAtomics bool
 
-	// Limits. MaxCQE and MaxQPWR count entries, MaxMR objects.
+	// Limits of objects, by default those of a current device. MaxCQE and MaxQPWR count
+	// entries of a queue. The ring of a completion queue has a power of two of entries, one
+	// of which stays free, so MaxCQE is such a number less one, up to 4194303. MaxQPWR
+	// goes up to 32768, the others up to 8388608, and MaxMR to 16777216.
 	MaxCQE, MaxQPWR, MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ uint32
 }
 
@@ -39,16 +49,19 @@ type DeviceConfig struct {
 type PortConfig struct {
 	// InfiniBand makes it an InfiniBand port. All ports of a device are alike.
 	InfiniBand bool
-	// LID is an InfiniBand port's address; by default a number of its own.
+	// LID is an InfiniBand port's address, from 1 to 0xbfff; by default a number of its own.
+	// A RoCE port has none.
 	LID uint16
 	// GIDs is the GID table. By default it is the link-local address, on RoCE as v1 and as
-	// v2, and there also 10.x.y.z as v2, with numbers that are the port's own.
+	// v2, and there also 10.x.y.z as v2, with numbers that are the port's own. Types fit
+	// the link layer, and no two ports have one address; none is multicast.
 	GIDs []GID
 	// MTU is the active MTU in bytes: 4096 by default.
 	MTU int
 	// Down: the cable is out when the model starts.
 	Down bool
-	// PKeys is the P_Key table: 0xffff by default.
+	// PKeys is the P_Key table: 0xffff by default. At least one entry is valid, which is any
+	// with another bit than the highest.
 	PKeys []uint16
 }
 
@@ -66,6 +79,38 @@ const (
 type GID struct {
 	Addr [16]byte
 	Type GIDType
+}
+
+// String is the address and the type as a script has them, or "none".
+func (g GID) String() string {
+	if g.empty() {
+		return "none"
+	}
+	for name, t := range gidTypes {
+		if t == g.Type {
+			return netip.AddrFrom16(g.Addr).String() + " " + name
+		}
+	}
+	return fmt.Sprintf("%v type %d", netip.AddrFrom16(g.Addr), g.Type)
+}
+
+// check refuses what no table of a port with that link layer can have.
+func (g GID) check(infiniBand bool) error {
+	switch {
+	case g.empty():
+		return nil
+	case g.Type > GIDRoCE2:
+		return fmt.Errorf("GID %v: there are GIDInfiniBand, GIDRoCE1 and GIDRoCE2", g)
+	case (g.Type == GIDInfiniBand) != infiniBand:
+		layer, want := "RoCE", "GIDRoCE1 or GIDRoCE2"
+		if infiniBand {
+			layer, want = "InfiniBand", "GIDInfiniBand"
+		}
+		return fmt.Errorf("GID %v does not fit the link layer: on %s it is of type %s", g, layer, want)
+	case isGroup(g.Addr):
+		return fmt.Errorf("GID %v is a multicast address: queue pairs join those, no port has one", g)
+	}
+	return nil
 }
 
 func (g GID) empty() bool { return g.Addr == [16]byte{} }
@@ -95,6 +140,19 @@ const (
 	firmware        = 20<<32 | 99<<16 | 1000
 )
 
+// Limits of the model's own.
+const (
+	maxDevices = 1024 // their numbers of queue pairs begin 0x1000 apart
+	maxVectors = 1<<16 - 1
+	maxCQE     = 1<<22 - 1
+	maxObjects = 1 << 23 // numbers have 24 bits and do not begin at 0
+	maxKeys    = 1 << 24
+	maxPKeys   = 1<<16 - 1 // the kernel counts them in 16 bits
+	maxLID     = 0xbfff    // multicast LIDs follow
+	minKHz     = 16        // the multiplier of the clock page has 32 bits
+	maxKHz     = 4_000_000
+)
+
 func setDefault[T comparable](v *T, d T) {
 	var zero T
 	if *v == zero {
@@ -107,18 +165,24 @@ func (c *DeviceConfig) complete(n int) error {
 	if c.Name == "" {
 		return fmt.Errorf("model: device %d has no name", n)
 	}
+	if n >= maxDevices {
+		return fmt.Errorf("model: device %s is number %d: at most %d fit the fabric", c.Name, n+1, maxDevices)
+	}
+	if strings.ContainsFunc(c.Name, unicode.IsSpace) {
+		return fmt.Errorf("model: device %d is called %q: spaces in a name no script could write", n, c.Name)
+	}
 	setDefault(&c.GUID, 0x0200_00ff_fe00_0001+uint64(n)<<8)
 	setDefault(&c.Vectors, 4)
 	setDefault(&c.ClockKHz, 1_000_000)
-	setDefault(&c.MaxCQE, 1<<22-1)
-	setDefault(&c.MaxQPWR, 32768)
+	setDefault(&c.MaxCQE, maxCQE)
+	setDefault(&c.MaxQPWR, maxSendBlocks)
 	setDefault(&c.MaxQP, 1<<17)
 	setDefault(&c.MaxCQ, 1<<20)
-	setDefault(&c.MaxMR, 1<<24)
+	setDefault(&c.MaxMR, maxKeys)
 	setDefault(&c.MaxPD, 1<<20)
 	setDefault(&c.MaxSRQ, 1<<16)
-	if c.Vectors < 0 || c.ClockKHz > 4_000_000 {
-		return fmt.Errorf("model: device %s: %d completion vectors and a clock of %d kHz: from 1 vector, and at most 4000000 kHz", c.Name, c.Vectors, c.ClockKHz)
+	if err := c.checkLimits(); err != nil {
+		return fmt.Errorf("model: device %s: %w", c.Name, err)
 	}
 	if len(c.Ports) == 0 {
 		c.Ports = []PortConfig{{}}
@@ -135,6 +199,31 @@ func (c *DeviceConfig) complete(n int) error {
 	return nil
 }
 
+// checkLimits refuses limits that the model could not keep.
+func (c *DeviceConfig) checkLimits() error {
+	if c.Vectors < 1 || c.Vectors > maxVectors {
+		return fmt.Errorf("%d completion vectors: from 1 to %d", c.Vectors, maxVectors)
+	}
+	if c.ClockKHz < minKHz || c.ClockKHz > maxKHz {
+		return fmt.Errorf("a clock of %d kHz: from %d to %d", c.ClockKHz, minKHz, maxKHz)
+	}
+	if c.MaxCQE > maxCQE || bits.OnesCount32(c.MaxCQE+1) != 1 {
+		return fmt.Errorf("MaxCQE %d: a power of two less one, up to %d", c.MaxCQE, maxCQE)
+	}
+	for _, l := range []struct {
+		name       string
+		value, max uint32
+	}{
+		{"MaxQPWR", c.MaxQPWR, maxSendBlocks}, {"MaxQP", c.MaxQP, maxObjects}, {"MaxCQ", c.MaxCQ, maxObjects},
+		{"MaxMR", c.MaxMR, maxKeys}, {"MaxPD", c.MaxPD, maxObjects}, {"MaxSRQ", c.MaxSRQ, maxObjects},
+	} {
+		if l.value > l.max {
+			return fmt.Errorf("%s %d: from 1 to %d", l.name, l.value, l.max)
+		}
+	}
+	return nil
+}
+
 func (p *PortConfig) complete(c *DeviceConfig, n, i int) error {
 	if p.InfiniBand != c.Ports[0].InfiniBand {
 		return fmt.Errorf("model: device %s: its ports have different link layers: on a device they are alike", c.Name)
@@ -143,11 +232,20 @@ func (p *PortConfig) complete(c *DeviceConfig, n, i int) error {
 	if mtuCode(p.MTU) == 0 {
 		return fmt.Errorf("model: device %s port %d: MTU %d: it is 256, 512, 1024, 2048 or 4096", c.Name, i+1, p.MTU)
 	}
-	if len(p.PKeys) == 0 {
+	if p.PKeys == nil {
 		p.PKeys = []uint16{0xffff}
+	}
+	p.PKeys = slices.Clone(p.PKeys) // the caller's may change
+	if len(p.PKeys) > maxPKeys || !slices.ContainsFunc(p.PKeys, func(k uint16) bool { return k&0x7fff != 0 }) {
+		return fmt.Errorf("model: device %s port %d: %d P_Keys: from 1 to %d, of which one at least is valid, such as 0xffff", c.Name, i+1, len(p.PKeys), maxPKeys)
 	}
 	if p.InfiniBand {
 		setDefault(&p.LID, uint16(n*2+i+1))
+		if p.LID > maxLID {
+			return fmt.Errorf("model: device %s port %d: LID %#x: from 1 to %#x", c.Name, i+1, p.LID, maxLID)
+		}
+	} else if p.LID != 0 {
+		return fmt.Errorf("model: device %s port %d: LID %#x on a RoCE port: only InfiniBand has LIDs", c.Name, i+1, p.LID)
 	}
 	if p.GIDs == nil {
 		local := GID{Addr: linkLocal(c.GUID + uint64(i))}
@@ -166,9 +264,15 @@ func (p *PortConfig) complete(c *DeviceConfig, n, i int) error {
 	if len(p.GIDs) > gidTableLength {
 		return fmt.Errorf("model: device %s port %d: %d GIDs: the table has %d entries", c.Name, i+1, len(p.GIDs), gidTableLength)
 	}
-	for _, g := range p.GIDs {
-		if !g.empty() && (g.Type == GIDInfiniBand) != p.InfiniBand {
-			return fmt.Errorf("model: device %s port %d: a GID of type %d does not fit the link layer", c.Name, i+1, g.Type)
+	p.GIDs = slices.Clone(p.GIDs)
+	for j, g := range p.GIDs {
+		if err := g.check(p.InfiniBand); err != nil {
+			return fmt.Errorf("model: device %s port %d: %w", c.Name, i+1, err)
+		}
+		if g.empty() {
+			p.GIDs[j] = GID{}
+		} else if first := slices.Index(p.GIDs, g); first < j {
+			return fmt.Errorf("model: device %s port %d: GID %v is at index %d and at %d", c.Name, i+1, g, first, j)
 		}
 	}
 	return nil

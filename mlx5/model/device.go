@@ -50,15 +50,15 @@ func newDevice(m *Model, c DeviceConfig, n int) (*Device, error) {
 		p := &port{d: d, number: uint8(i + 1), up: !pc.Down, ib: pc.InfiniBand, lid: pc.LID, mtu: mtuCode(pc.MTU), pkeys: pc.PKeys}
 		p.gids = append(make([]GID, 0, gidTableLength), pc.GIDs...)
 		if p.ib {
-			if m.lids[p.lid] != nil {
-				return nil, fmt.Errorf("model: device %s port %d: LID %d is taken", c.Name, i+1, p.lid)
+			if o := m.lids[p.lid]; o != nil {
+				return nil, fmt.Errorf("model: device %s port %d: LID %d is taken: %s port %d has it", c.Name, i+1, p.lid, o.d.cfg.Name, o.number)
 			}
 			m.lids[p.lid] = p
 		}
 		d.ports = append(d.ports, p)
 		for _, g := range p.gids {
 			if o := m.gids[g.Addr]; !g.empty() && o != nil && o != p {
-				return nil, fmt.Errorf("model: device %s port %d: GID %x is taken", c.Name, i+1, g.Addr)
+				return nil, fmt.Errorf("model: device %s port %d: GID %v is taken: %s port %d has it", c.Name, i+1, g, o.d.cfg.Name, o.number)
 			}
 			p.claim(g)
 		}
@@ -94,9 +94,9 @@ type PortInfo struct {
 func (d *Device) Port(number int) (PortInfo, error) {
 	d.m.enter()
 	defer d.m.leave()
-	p := d.port(uint64(number))
-	if p == nil {
-		return PortInfo{}, fmt.Errorf("model: device %s has no port %d", d.cfg.Name, number)
+	p, err := d.findPort(number)
+	if err != nil {
+		return PortInfo{}, fmt.Errorf("model: %w", err)
 	}
 	i := PortInfo{Up: p.up, InfiniBand: p.ib, LID: p.lid, MTU: 128 << p.mtu, GIDs: slices.Clone(p.gids), PKeys: slices.Clone(p.pkeys)}
 	if !p.ib {
@@ -112,17 +112,28 @@ func (d *Device) port(n uint64) *port {
 	return d.ports[n-1]
 }
 
+// findPort is port for a number that a test gave.
+func (d *Device) findPort(number int) (*port, error) {
+	if number < 1 || number > len(d.ports) {
+		return nil, fmt.Errorf("device %s has no port %d: ports are counted from 1 to %d", d.cfg.Name, number, len(d.ports))
+	}
+	return d.ports[number-1], nil
+}
+
 // SetPort plugs the cable of a port in or out. Programs get PORT_ACTIVE or PORT_ERR.
 func (d *Device) SetPort(number int, up bool) error {
 	d.m.enter()
 	defer d.m.leave()
-	return d.setPort(number, up)
+	if err := d.setPort(number, up); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return nil
 }
 
 func (d *Device) setPort(number int, up bool) error {
-	p := d.port(uint64(number))
-	if p == nil {
-		return fmt.Errorf("model: device %s has no port %d", d.cfg.Name, number)
+	p, err := d.findPort(number)
+	if err != nil {
+		return err
 	}
 	if p.up != up {
 		p.up = up
@@ -137,25 +148,30 @@ func (d *Device) setPort(number int, up bool) error {
 
 // SetGID changes an entry of a port's GID table, the zero GID empties it.
 // Programs get GID_CHANGE. Queue pairs that use the entry send from the new address
-// from then on, so their peers do not know them any more.
+// from then on, so their peers do not know them any more. As in [PortConfig] the type must
+// fit the link layer, a multicast address is none, and no table has an address and type
+// twice, no two ports one address.
 func (d *Device) SetGID(number, index int, g GID) error {
 	d.m.enter()
 	defer d.m.leave()
-	return d.setGID(number, index, g)
+	if err := d.setGID(number, index, g); err != nil {
+		return fmt.Errorf("model: %w", err)
+	}
+	return nil
 }
 
 func (d *Device) setGID(number, index int, g GID) error {
-	p := d.port(uint64(number))
-	switch {
-	case p == nil:
-		return fmt.Errorf("model: device %s has no port %d", d.cfg.Name, number)
-	case index < 0 || index >= gidTableLength:
-		return fmt.Errorf("model: GID index %d: the table has %d entries", index, gidTableLength)
-	case !g.empty() && (g.Type == GIDInfiniBand) != p.ib:
-		return fmt.Errorf("model: a GID of type %d does not fit the link layer of %s port %d", g.Type, d.cfg.Name, number)
+	if err := d.checkGID(number, index, g); err != nil {
+		return err
+	}
+	p := d.ports[number-1]
+	if g.empty() {
+		g = GID{}
+	} else if i := slices.Index(p.gids, g); i >= 0 && i != index {
+		return fmt.Errorf("GID %v of device %s port %d is at index %d already", g, d.cfg.Name, number, i)
 	}
 	if o := d.m.gids[g.Addr]; !g.empty() && o != nil && o != p {
-		return fmt.Errorf("model: GID %x belongs to %s port %d", g.Addr, o.d.cfg.Name, o.number)
+		return fmt.Errorf("GID %v belongs to device %s port %d", g, o.d.cfg.Name, o.number)
 	}
 	for len(p.gids) <= index {
 		p.gids = append(p.gids, GID{})
@@ -167,6 +183,21 @@ func (d *Device) setGID(number, index int, g GID) error {
 	}
 	p.claim(g)
 	d.announce(eventGIDChange, uint64(number))
+	return nil
+}
+
+// checkGID refuses what no GID table of the port can have at an index.
+func (d *Device) checkGID(number, index int, g GID) error {
+	p, err := d.findPort(number)
+	if err != nil {
+		return err
+	}
+	if index < 0 || index >= gidTableLength {
+		return fmt.Errorf("GID index %d of device %s port %d: from 0 to %d", index, d.cfg.Name, number, gidTableLength-1)
+	}
+	if err := g.check(p.ib); err != nil {
+		return fmt.Errorf("device %s port %d: %w", d.cfg.Name, number, err)
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -40,8 +41,12 @@ type File struct {
 	uars   map[uint32]*uar
 }
 
-// Open opens the device for a program with that memory.
+// Open opens the device for a program with that memory, which must be there. After
+// [Device.Fail] it fails with EIO.
 func (d *Device) Open(mem Memory, o *OpenOptions) (*File, error) {
+	if mem == nil {
+		return nil, fmt.Errorf("model: device %s is opened without memory: a program in this process has Local{}", d.cfg.Name)
+	}
 	if o == nil {
 		o = &OpenOptions{}
 	}

@@ -299,7 +299,7 @@ func TestReadsRecordedSharedReceives(t *testing.T) {
 		var posted []uint64 // entries, in the order of the list
 		for _, c := range recorded(t, file) {
 			if got := fields(c.one("got")); got["kernel_max_wr"] != "" {
-				q := bareQP(t, "rc", 0x100, 0, nil)
+				q := bareQP(t, "rc", 0x100, 0, window{})
 				mem = window{0x20000, make([]byte, num(t, got["buffer"])+8)}
 				q.f.mem = mem
 				s = &srq{f: q.f, d: q.d, buf: mem.base, db: mem.base + num(t, got["buffer"]), entries: uint32(num(t, got["kernel_max_wr"])) + 1, stride: uint32(num(t, got["wqe_size"]))}
