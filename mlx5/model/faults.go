@@ -1,8 +1,8 @@
 package model
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/abi"
@@ -35,15 +35,17 @@ type Fault struct {
 	// Device is the device's name; for AtTime it must be there.
 	Device string
 	// Number is the QPN at AtRequest, the CQN at AtCompletion and AtEvent, the event
-	// type plus one at AtAsync.
+	// type plus one at AtAsync. At the other points there is none.
 	Number uint32
-	// Opcode is that of a send request, as enum of linux/mlx5/qp.h, if HasOpcode.
+	// Opcode is that of a send request, as enum of linux/mlx5/qp.h, if HasOpcode: one of those
+	// that the model carries.
 	Opcode    uint8
 	HasOpcode bool
-	// Method is a name of package abi's schema, of a method or of a write command, such
-	// as UVERBS_METHOD_QP_CREATE or IB_USER_VERBS_CMD_REG_MR.
+	// Method is a name of package abi's schema, of a method ([abi.Methods]) or of a write
+	// command ([abi.LookupCommand]), such as UVERBS_METHOD_QP_CREATE or
+	// IB_USER_VERBS_CMD_REG_MR. Only AtIoctl has one.
 	Method string
-	// After is the time for AtTime.
+	// After is the time for AtTime, and 0 at all other points.
 	After time.Duration
 
 	// Nth is which of those that match is the first to suffer, counted from 1 and
@@ -58,8 +60,9 @@ type Fault struct {
 // Forever as Fault.Times has no end.
 const Forever = -1
 
-// Action is what a fault does: one of the types of this package that say so.
-type Action interface{ fits(Point) bool }
+// Action is what a fault does: a value of one of the types of this package that say
+// so, not a pointer to one.
+type Action interface{ action() }
 
 // Actions on requests.
 type (
@@ -124,24 +127,28 @@ type (
 	Fatal struct{}
 )
 
-func (Drop) fits(p Point) bool      { return p == AtRequest }
-func (Delay) fits(p Point) bool     { return p == AtRequest || p == AtEvent || p == AtAsync }
-func (Behind) fits(p Point) bool    { return p == AtRequest }
-func (NotReady) fits(p Point) bool  { return p == AtRequest }
-func (Fail) fits(p Point) bool      { return p == AtRequest }
-func (Hold) fits(p Point) bool      { return p == AtCompletion }
-func (Overrun) fits(p Point) bool   { return p == AtCompletion }
-func (Duplicate) fits(p Point) bool { return p == AtEvent || p == AtAsync }
-func (Lose) fits(p Point) bool      { return p == AtEvent || p == AtAsync }
-func (Slow) fits(p Point) bool      { return p == AtIoctl }
-func (Refuse) fits(p Point) bool    { return p == AtIoctl }
-func (Port) fits(p Point) bool      { return p == AtTime }
-func (ChangeGID) fits(p Point) bool { return p == AtTime }
-func (Fatal) fits(p Point) bool     { return p == AtTime }
+func (Drop) action()      {}
+func (Delay) action()     {}
+func (Behind) action()    {}
+func (NotReady) action()  {}
+func (Fail) action()      {}
+func (Hold) action()      {}
+func (Overrun) action()   {}
+func (Duplicate) action() {}
+func (Lose) action()      {}
+func (Slow) action()      {}
+func (Refuse) action()    {}
+func (Port) action()      {}
+func (ChangeGID) action() {}
+func (Fatal) action()     {}
 
 // faults are those that are injected.
 type faults struct {
 	list []*injected
+	// waiting are queue pairs that let others go first; also some that do not any more.
+	waiting []*qp
+	// missed are the faults that could not happen when their time came.
+	missed []error
 }
 
 type injected struct {
@@ -151,13 +158,20 @@ type injected struct {
 }
 
 // Inject injects a fault. Faults that were injected earlier come first; the first
-// that matches and whose turn it is acts, all that match count.
+// that matches and whose turn it is acts, all that match count. A fault that could
+// never happen is refused.
 func (m *Model) Inject(f Fault) error {
 	m.enter()
 	defer m.leave()
 	if err := m.check(&f); err != nil {
-		return err
+		return fmt.Errorf("model: %w", err)
 	}
+	m.inject(f)
+	return nil
+}
+
+// inject injects a fault that was checked.
+func (m *Model) inject(f Fault) {
 	i := &injected{Fault: f}
 	m.faults.list = append(m.faults.list, i)
 	if f.At == AtTime {
@@ -165,71 +179,11 @@ func (m *Model) Inject(f Fault) error {
 		i.timer = m.after(f.After, func() {
 			if i.timer != nil {
 				i.timer = nil
+				m.faults.forget(i)
 				d.suffer(f.Do)
 			}
 		})
 	}
-	return nil
-}
-
-func (m *Model) check(f *Fault) error {
-	switch {
-	case f.Do == nil:
-		return errors.New("model: a fault that does nothing: set Do")
-	case f.At < AtRequest || f.At > AtTime:
-		return fmt.Errorf("model: a fault at point %d: there are AtRequest to AtTime", f.At)
-	case !f.Do.fits(f.At):
-		return fmt.Errorf("model: %T cannot happen at this point", f.Do)
-	case f.Nth < 0 || f.Times < Forever:
-		return fmt.Errorf("model: Nth is %d and Times %d: they count from 1, and Forever is the one negative number", f.Nth, f.Times)
-	case f.Device != "" && m.Device(f.Device) == nil, f.Device == "" && f.At == AtTime:
-		return fmt.Errorf("model: there is no device %q", f.Device)
-	case f.Method != "" && f.At != AtIoctl, f.HasOpcode && f.At != AtRequest:
-		return errors.New("model: a fault is narrowed down by what there is at its point: Method at AtIoctl, HasOpcode at AtRequest")
-	}
-	d := m.Device(f.Device)
-	switch a := f.Do.(type) {
-	case Delay:
-		return duration(a.For)
-	case Slow:
-		return duration(a.For)
-	case Behind:
-		if a.Requests < 1 || a.AtMost < 0 {
-			return fmt.Errorf("model: a request goes behind %d others, and waits %v at most: from 1, and no negative time", a.Requests, a.AtMost)
-		}
-	case Hold:
-		if a.For < 0 {
-			return duration(a.For)
-		}
-	case Refuse:
-		if a.Errno == 0 {
-			return errors.New("model: a call is refused with an errno")
-		}
-	case Fail:
-		if a.Syndrome == 0 {
-			return errors.New("model: a request fails with a syndrome: 0 is success")
-		}
-	case NotReady:
-		if a.Timer > 31 {
-			return fmt.Errorf("model: RNR timer code %d: they have 5 bits", a.Timer)
-		}
-	case Port:
-		if d.port(uint64(a.Number)) == nil {
-			return fmt.Errorf("model: device %s has no port %d", f.Device, a.Number)
-		}
-	case ChangeGID:
-		if d.port(uint64(a.Port)) == nil || a.Index < 0 || a.Index >= gidTableLength {
-			return fmt.Errorf("model: device %s has no GID %d of port %d", f.Device, a.Index, a.Port)
-		}
-	}
-	return nil
-}
-
-func duration(d time.Duration) error {
-	if d <= 0 {
-		return fmt.Errorf("model: a fault that takes %v: it is more than 0", d)
-	}
-	return nil
 }
 
 // ClearFaults takes back all faults that were injected. Completions that are held stay
@@ -258,27 +212,48 @@ func (d *Device) suffer(a Action) {
 		d.fail()
 	}
 	if err != nil {
-		d.m.violation("a fault could not happen: %v", err)
+		d.m.faults.missed = append(d.m.faults.missed, fmt.Errorf("model: a fault could not happen: %w", err))
 	}
 }
 
-// turn counts an occurrence and says whether the fault acts on it.
-func (i *injected) turn() bool {
+// MissedFaults are the faults that were injected for a time at which they could not happen:
+// a GID that another port had by then. They are a mistake of the test, not of the
+// program, so they are no [Model.Violations].
+func (m *Model) MissedFaults() []error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.faults.missed)
+}
+
+// turn counts an occurrence and says whether it is the fault's turn, and whether that
+// was its last one. Times are compared as a difference, for the sum may not fit an int.
+func (i *injected) turn() (acts, last bool) {
 	i.seen++
-	first := max(i.Nth, 1)
-	return i.seen >= first && (i.Times == Forever || i.seen < first+max(i.Times, 1))
+	nth := i.seen - max(i.Nth, 1)
+	return nth >= 0, nth >= 0 && i.Times != Forever && nth+1 >= max(i.Times, 1)
 }
 
 // find counts an occurrence that matches, and returns the action of the first fault
-// whose turn it is, nil if none.
+// whose turn it is, nil if none. Faults that are used up are dropped: there may be many,
+// and every request would look at them.
 func (f *faults) find(match func(*Fault) bool) Action {
 	var a Action
-	for _, i := range f.list {
-		if match(&i.Fault) && i.turn() && a == nil {
+	f.list = slices.DeleteFunc(f.list, func(i *injected) bool {
+		if !match(&i.Fault) {
+			return false
+		}
+		acts, last := i.turn()
+		if acts && a == nil {
 			a = i.Do
 		}
-	}
+		return last
+	})
 	return a
+}
+
+// forget drops a fault.
+func (f *faults) forget(i *injected) {
+	f.list = slices.DeleteFunc(f.list, func(o *injected) bool { return o == i })
 }
 
 // at says whether a fault is for a point, a device and a number.
@@ -305,6 +280,9 @@ func (f *faults) request(q *qp, w *wqe) (verdict, bool) {
 		}
 		q.wait(a.AtMost)
 		q.behind = a.Requests
+		if !slices.Contains(f.waiting, q) {
+			f.waiting = append(f.waiting, q)
+		}
 		return verdict{outcome: waits}, true
 	case NotReady:
 		return verdict{outcome: notReady, timer: a.Timer}, true
@@ -316,20 +294,18 @@ func (f *faults) request(q *qp, w *wqe) (verdict, bool) {
 
 // passed is called when a request of a queue pair is carried: others may wait for that.
 func (m *Model) passed(q *qp) {
-	if len(m.faults.list) == 0 {
+	if len(m.faults.waiting) == 0 {
 		return
 	}
-	for _, d := range m.devices {
-		for _, o := range d.pairs() {
-			if o == q || o.behind == 0 {
-				continue
-			}
+	m.faults.waiting = slices.DeleteFunc(m.faults.waiting, func(o *qp) bool {
+		if o != q && o.behind > 0 {
 			if o.behind--; o.behind == 0 {
 				o.stopTimer()
 				o.list()
 			}
 		}
-	}
+		return o.behind == 0
+	})
 }
 
 // cqeFate is what happens to a completion.

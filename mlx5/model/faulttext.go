@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 )
@@ -11,11 +10,7 @@ import (
 // [ParseScript].
 func (f Fault) String() string {
 	var b strings.Builder
-	for name, p := range points {
-		if p == f.At {
-			b.WriteString(name)
-		}
-	}
+	b.WriteString(pointName(f.At))
 	if f.At == AtTime {
 		fmt.Fprintf(&b, " %v", f.After)
 	} else if f.Nth > 0 {
@@ -83,14 +78,7 @@ func actionText(a Action) string {
 		}
 		return fmt.Sprintf("port %d down", a.Number)
 	case ChangeGID:
-		if a.GID.empty() {
-			return fmt.Sprintf("gid %d %d none", a.Port, a.Index)
-		}
-		for name, t := range gidTypes {
-			if t == a.GID.Type {
-				return fmt.Sprintf("gid %d %d %v %s", a.Port, a.Index, netip.AddrFrom16(a.GID.Addr), name)
-			}
-		}
+		return fmt.Sprintf("gid %d %d %v", a.Port, a.Index, a.GID)
 	case Fatal:
 		return "fatal"
 	}

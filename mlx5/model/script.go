@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,28 @@ import (
 // [Model.Release]. Numbers are decimal or 0x. Empty lines and lines that begin with #
 // say nothing. The error names the line.
 func ParseScript(text string) ([]Fault, error) {
+	lines, err := parseScript(text)
+	if err != nil {
+		return nil, err
+	}
 	var all []Fault
+	for _, l := range lines {
+		all = append(all, l.Fault)
+	}
+	return all, nil
+}
+
+// scriptLine is a fault of a script and where it stands.
+type scriptLine struct {
+	Fault
+	n int
+}
+
+func (l *scriptLine) wrong(err error) error {
+	return fmt.Errorf("model: line %d of the script: %w", l.n, err)
+}
+
+func parseScript(text string) (all []scriptLine, err error) {
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
@@ -42,30 +64,31 @@ func ParseScript(text string) ([]Fault, error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		f, err := parseFault(line)
-		if err != nil {
-			return nil, fmt.Errorf("model: line %d of the script: %w", n, err)
+		l := scriptLine{n: n}
+		if l.Fault, err = parseFault(line); err != nil {
+			return nil, l.wrong(err)
 		}
-		all = append(all, f)
+		all = append(all, l)
 	}
 	return all, nil
 }
 
-// Script injects the faults of a script, all or, where one is wrong, none.
+// Script injects the faults of a script, all or, where one is wrong, none. The error
+// names the line.
 func (m *Model) Script(text string) error {
-	all, err := ParseScript(text)
+	lines, err := parseScript(text)
 	if err != nil {
 		return err
 	}
-	for _, f := range all {
-		if err := m.check(&f); err != nil {
-			return err
+	m.enter()
+	defer m.leave()
+	for i := range lines {
+		if err := m.check(&lines[i].Fault); err != nil {
+			return lines[i].wrong(err)
 		}
 	}
-	for _, f := range all {
-		if err := m.Inject(f); err != nil {
-			return err
-		}
+	for i := range lines {
+		m.inject(lines[i].Fault)
 	}
 	return nil
 }
@@ -91,45 +114,59 @@ func parseFault(line string) (f Fault, err error) {
 	if f.At, ok = points[words[0]]; !ok {
 		return f, fmt.Errorf("%q is no place for a fault: request, completion, event, async, ioctl or time", words[0])
 	}
+	seen := make(map[string]bool)
 	for _, w := range words[1:] {
-		if err := f.narrow(w); err != nil {
+		key, value, ok := strings.Cut(w, "=")
+		switch {
+		case !ok:
+			key, err = "", f.position(w)
+		case value == "":
+			err = fmt.Errorf("%q has nothing behind it", w)
+		default:
+			err = f.narrow(key, value)
+		}
+		if err != nil {
 			return f, err
 		}
+		if seen[key] {
+			return f, fmt.Errorf("%q says again what stands before it: each may be said once", w)
+		}
+		seen[key] = true
 	}
 	if f.Do, err = parseAction(strings.Fields(what)); err != nil {
 		return f, err
 	}
-	if !f.Do.fits(f.At) {
+	if !slices.Contains(actionPoints(f.Do), f.At) {
 		return f, fmt.Errorf("%q cannot happen at %q", what, words[0])
 	}
-	return f, nil
+	return f, f.check()
 }
 
-// narrow reads one word behind the point.
-func (f *Fault) narrow(w string) (err error) {
-	key, value, ok := strings.Cut(w, "=")
-	if !ok {
-		if f.At == AtTime {
-			f.After, err = parseTime(w)
-			return err
-		}
-		n, err := parseNumber(w, 1<<31-1)
-		if err == nil && n == 0 {
-			err = fmt.Errorf("they are counted from 1, not 0")
-		}
-		f.Nth = int(n)
+// position reads the word without a key behind the point: a time, or which of those
+// that match.
+func (f *Fault) position(w string) (err error) {
+	if f.At == AtTime {
+		f.After, err = parseTime(w)
 		return err
 	}
+	f.Nth, err = parseCount(w)
+	return err
+}
+
+// narrow reads a word with a key behind the point.
+func (f *Fault) narrow(key, value string) (err error) {
 	switch {
 	case key == "device":
 		f.Device = value
 	case key == "times" && value == "forever":
 		f.Times = Forever
 	case key == "times":
-		n, e := parseNumber(value, 1<<31-1)
-		f.Times, err = int(n), e
+		f.Times, err = parseCount(value)
 	case key == "qp" && f.At == AtRequest, key == "cq" && (f.At == AtCompletion || f.At == AtEvent):
 		n, e := parseNumber(value, psnMask)
+		if e == nil && n == 0 {
+			e = fmt.Errorf("%s=0 is no number of a queue: leave it out for all", key)
+		}
 		f.Number, err = uint32(n), e
 	case key == "type" && f.At == AtAsync:
 		n, e := parseNumber(value, 1<<16)
@@ -144,6 +181,15 @@ func (f *Fault) narrow(w string) (err error) {
 		return fmt.Errorf("%q does not narrow down this kind of fault: device and times do all, qp and op a request, cq a completion or event, type an async, method an ioctl", key)
 	}
 	return err
+}
+
+// parseCount reads a number that counts from 1.
+func parseCount(s string) (int, error) {
+	n, err := parseNumber(s, maxCount)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("they are counted from 1, not 0")
+	}
+	return int(n), err
 }
 
 func parseNumber(s string, most uint64) (uint64, error) {
@@ -232,7 +278,7 @@ func parseAction(words []string) (Action, error) {
 			a.fail(err)
 			b.AtMost = d
 		}
-		b.Requests = int(a.number(1 << 20))
+		b.Requests = int(a.number(maxBehind))
 		act = b
 	case "not-ready":
 		act = NotReady{uint8(a.namedNumber("timer", 31))}
@@ -284,7 +330,7 @@ func (a *arguments) errno() request.Errno {
 			return e
 		}
 	}
-	n, err := parseNumber(w, 4095)
+	n, err := parseNumber(w, maxErrno)
 	if err != nil || n == 0 {
 		a.fail(fmt.Errorf("%q is no errno that the ioctl returns: a name such as ENOMEM, or a number", w))
 	}

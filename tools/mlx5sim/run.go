@@ -49,6 +49,9 @@ func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "mlx5sim run: %v\n", err)
 		return exitSystem
 	}
+	for _, err := range m.MissedFaults() {
+		fmt.Fprintf(stderr, "mlx5sim: -faults: %v\n", err)
+	}
 	violations := m.Violations()
 	for _, v := range violations {
 		fmt.Fprintf(stderr, "mlx5sim: a correct program does not do this: %s\n", v)

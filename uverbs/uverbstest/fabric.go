@@ -163,6 +163,9 @@ func (f *Fabric) finish() {
 	for _, v := range f.Model().Violations() {
 		f.t.Errorf("the device saw what no correct program does: %s", v)
 	}
+	for _, err := range f.Model().MissedFaults() {
+		f.t.Errorf("the test's own mistake: %v", err)
+	}
 	if !f.t.Failed() {
 		for _, l := range leaks {
 			f.t.Errorf("left behind: %s", l)
