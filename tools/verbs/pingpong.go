@@ -64,7 +64,7 @@ func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) 
 			err = cerr
 		}
 	}()
-	if cfg.GIDIndex == pingpong.DefaultGID {
+	if cfg.GIDIndex == pingpong.DefaultGID && !g.Local().GID.IsZero() {
 		s := g.Source()
 		fmt.Fprintf(say, "  no -g given: using GID index %d of port %d of %s, %s (%s)\n", s.Index, s.Port, g.Device(), s.GID, s.Type)
 	}

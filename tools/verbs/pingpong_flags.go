@@ -26,7 +26,7 @@ in software, both sides play in this process. Flags, in ibv_rc_pingpong's letter
   -n, --iters NUMBER      messages that each side sends (1000)
   -l, --sl LEVEL          service level (0)
   -e, --events            sleep until there is a completion, do not poll
-  -g, --gid-idx INDEX     local GID (RoCE v2, IPv4 before others)
+  -g, --gid-idx INDEX     local GID (RoCE v2, IPv4 before others; none on InfiniBand)
   -c, --chk               check what every message carries
   -json                   print one JSON object in place of text
 `

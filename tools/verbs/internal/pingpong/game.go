@@ -81,6 +81,11 @@ func (g *Game) open() error {
 	}
 	e := g.qp.Endpoint()
 	g.local = Address{LID: port.LID, QPN: e.QPN, PSN: e.PSN, GID: e.GID}
+	if g.cfg.GIDIndex == DefaultGID && port.LinkLayer == uverbs.LinkInfiniBand {
+		// As ibv_rc_pingpong, which without -g knows LIDs alone, and takes nothing
+		// else from its peer.
+		g.local.GID = uverbs.GID{}
+	}
 	return g.prepare(pd)
 }
 
