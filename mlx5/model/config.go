@@ -14,7 +14,8 @@ import (
 type DeviceConfig struct {
 	// Name is how the fabric calls it, such as sim0. It must be there, and has no spaces.
 	Name string
-	// GUID is the node GUID, made from the place in the list by default. MAC addresses
+	// GUID is the node GUID, made from the place in the list by default, and no other
+	// device's. MAC addresses
 	// and link-local GIDs are made from it.
 	GUID uint64
 	// Ports are its ports, numbered from 1.

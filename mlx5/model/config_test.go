@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -50,8 +51,19 @@ func TestConfigImpossible(t *testing.T) {
 	if _, err := model.New(model.DeviceConfig{Name: "a b"}); err == nil {
 		t.Error("a name that no script can write")
 	}
-	if _, err := model.New(make([]model.DeviceConfig, 1025)...); err == nil {
-		t.Error("1025 devices")
+	explicit := []model.PortConfig{{GIDs: []model.GID{}}}
+	if _, err := model.New(model.DeviceConfig{Name: "a", GUID: 5, Ports: explicit}, model.DeviceConfig{Name: "b", GUID: 5, Ports: explicit}); err == nil || !strings.Contains(err.Error(), "is that of a") {
+		t.Errorf("one GUID twice: %v", err)
+	}
+	many := make([]model.DeviceConfig, 1025)
+	for i := range many {
+		many[i].Name = fmt.Sprint("sim", i)
+	}
+	if _, err := model.New(many[:1024]...); err != nil {
+		t.Error(err)
+	}
+	if _, err := model.New(many...); err == nil || !strings.Contains(err.Error(), "at most 1024") {
+		t.Errorf("1025 devices: %v", err)
 	}
 	// At the limits there is one.
 	if _, err := model.New(

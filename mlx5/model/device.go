@@ -46,6 +46,11 @@ func newDevice(m *Model, c DeviceConfig, n int) (*Device, error) {
 		m: m, cfg: c, qps: make(map[uint32]*qp), cqTable: make(map[uint32]*cq), keys: make(map[uint32]*mkey),
 		nextQPN: 0x100 + uint32(n)*0x1000, nextCQN: 0x400, nextSRQN: 0x40, nextPDN: 0x10, nextKey: 3, nextUAR: 1,
 	}
+	for _, o := range m.devices {
+		if o.cfg.GUID == c.GUID {
+			return nil, fmt.Errorf("model: device %s: its GUID %#016x is that of %s", c.Name, c.GUID, o.cfg.Name)
+		}
+	}
 	for i, pc := range c.Ports {
 		p := &port{d: d, number: uint8(i + 1), up: !pc.Down, ib: pc.InfiniBand, lid: pc.LID, mtu: mtuCode(pc.MTU), pkeys: pc.PKeys}
 		p.gids = append(make([]GID, 0, gidTableLength), pc.GIDs...)

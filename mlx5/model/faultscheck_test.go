@@ -102,6 +102,20 @@ func TestInjectNever(t *testing.T) {
 	}
 }
 
+// Faults that are refused print what they are, not what they are not.
+func TestFaultStringOfNone(t *testing.T) {
+	for want, f := range map[string]model.Fault{
+		"request: *model.Drop":    {Do: &model.Drop{}},
+		"request: <nil>":          {},
+		"request op=0x77: drop":   {Opcode: 0x77, HasOpcode: true, Do: model.Drop{}},
+		"time 0s: gid 1 0 ::2 ib": {At: model.AtTime, Do: model.ChangeGID{Port: 1, GID: model.GID{Addr: [16]byte{15: 2}}}},
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // What a script says that could never happen is refused with its line, also where only the
 // devices show it.
 func TestScriptNever(t *testing.T) {

@@ -36,11 +36,7 @@ func (f Fault) String() string {
 		}
 	}
 	if f.HasOpcode {
-		for name, op := range opcodes {
-			if op == f.Opcode {
-				fmt.Fprintf(&b, " op=%s", name)
-			}
-		}
+		fmt.Fprintf(&b, " op=%s", opcodeName(f.Opcode))
 	}
 	if f.Method != "" {
 		fmt.Fprintf(&b, " method=%s", f.Method)
@@ -82,7 +78,16 @@ func actionText(a Action) string {
 	case Fatal:
 		return "fatal"
 	}
-	return ""
+	return fmt.Sprintf("%T", a) // none that a script has
+}
+
+func opcodeName(op uint8) string {
+	for name, x := range opcodes {
+		if x == op {
+			return name
+		}
+	}
+	return fmt.Sprintf("%#02x", op)
 }
 
 // optionalTime is a time behind what introduces it, nothing for none.

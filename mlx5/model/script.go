@@ -33,7 +33,8 @@ import (
 // Before the colon stands where, and which of those that match: the n-th, by default
 // the first. Behind it stands what happens. A hold without a time lasts until
 // [Model.Release]. Numbers are decimal or 0x. Empty lines and lines that begin with #
-// say nothing. The error names the line.
+// say nothing. Each key stands once in a line, and a time has a device. What could never
+// happen is an error, which names the line.
 func ParseScript(text string) ([]Fault, error) {
 	lines, err := parseScript(text)
 	if err != nil {

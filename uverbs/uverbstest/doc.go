@@ -24,7 +24,8 @@
 // more: an object on a device of the kit's, a device that the program opened with
 // [Fabric.Open], a request that does not end, a poller that still waits on a queue of
 // [Pair]'s. It fails too for what neither kernel nor hardware refuse and a correct
-// program does not do (model.Model.Violations), and for completions that the library
+// program does not do (model.Model.Violations), for faults that could not happen when their
+// time came (model.Model.MissedFaults), and for completions that the library
 // took for nobody's. The device itself is asked what there is, so nothing of it depends
 // on time, on garbage collection or on what other tests do. A test that has failed
 // already is not told of what it therefore did not come to close.
