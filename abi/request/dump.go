@@ -55,6 +55,17 @@ func DumpReply(w io.Writer, mem Memory, addr uint64, result Errno) error {
 	return err
 }
 
+// Title names the request at addr as the first word of [Dump] does: OBJECT.METHOD, and for
+// INVOKE_WRITE the command behind it.
+func Title(mem Memory, addr uint64) string {
+	d := dumper{mem: mem}
+	h, ok := d.header(addr)
+	if !ok {
+		return fmt.Sprintf("request at %#x that cannot be read", addr)
+	}
+	return d.title(addr, h)
+}
+
 type dumper struct {
 	mem Memory
 	b   strings.Builder

@@ -85,6 +85,8 @@ type call struct {
 	f *File
 	// made takes back what the call made, for when it fails in the end.
 	made []func()
+	// refs are the objects of the call, for who traces.
+	refs []ObjectRef
 }
 
 // refuse is an error with a reason.
@@ -113,6 +115,7 @@ func (c *call) setUint32(attr uint16, v uint32) error {
 func (c *call) add(o object) uint32 {
 	h := c.f.ctx.add(o)
 	c.made = append(c.made, func() { c.f.ctx.destroy(h) })
+	c.refer(h, o, true)
 	return h
 }
 
@@ -139,6 +142,7 @@ func (c *call) newQueue(completion bool) (*EventQueue, error) {
 	e, err := c.f.newQueue(completion)
 	if err == nil {
 		c.made = append(c.made, e.close)
+		c.referQueue(e)
 	}
 	return e, err
 }
@@ -169,6 +173,7 @@ func lookup[T object](c *call, attr uint16) (T, uint32, error) {
 	if !ok {
 		return o, h, refuse(request.ENOENT, "no object of that type has the handle")
 	}
+	c.refer(h, o, false)
 	return o, h, nil
 }
 
@@ -179,6 +184,7 @@ func lookupWrite[T object](c *call, h uint32) (T, error) {
 	if !ok {
 		return o, refuse(request.EINVAL, "no object of that type has the handle")
 	}
+	c.refer(h, o, false)
 	return o, nil
 }
 

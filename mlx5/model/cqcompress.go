@@ -63,6 +63,11 @@ func (q *cq) endSession() {
 	title.encode(b, q.f.ctx.version)
 	b[63] |= formatCompressed | q.owner(q.producer)
 	q.publish(q.producer, b)
+	if q.d.m.observe != nil {
+		for i := range s {
+			q.tell(&s[i], q.producer+uint32(i), true)
+		}
+	}
 	q.producer += n
 	q.produced(n, false)
 }

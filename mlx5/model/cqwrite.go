@@ -110,6 +110,9 @@ func (q *cq) put(c *completion) {
 	c.encodeInline(before, cqe)
 	cqe[63] |= q.owner(q.producer)
 	q.publish(q.producer, b)
+	if q.d.m.observe != nil {
+		q.tell(c, q.producer, false)
+	}
 	q.producer++
 }
 

@@ -46,6 +46,11 @@ type record struct {
 	reported *uint32
 }
 
+// fields are the element of a record and, of an asynchronous one, the type.
+func (r *record) fields() (element uint64, event uint32) {
+	return binary.NativeEndian.Uint64(r.bytes[:]), binary.NativeEndian.Uint32(r.bytes[8:])
+}
+
 func (f *File) newQueue(completion bool) (*EventQueue, error) {
 	e := &EventQueue{f: f, completion: completion, ready: make(chan struct{}, 1)}
 	fd, err := f.newFD(e)
@@ -143,6 +148,9 @@ func (e *EventQueue) add(r record) {
 		return
 	}
 	e.records = append(e.records, r)
+	if e.f.m.observe != nil {
+		e.tell(&r)
+	}
 	e.wake()
 }
 

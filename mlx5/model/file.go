@@ -21,19 +21,22 @@ type OpenOptions struct {
 	// Privileged: the program has CAP_NET_RAW, without which Q_Keys with the
 	// highest bit set are refused.
 	Privileged bool
+	// Program is what [Model.Trace] calls the program, such as the number of its process.
+	Program string
 }
 
 // File is an open device file: before GET_CONTEXT nothing but that, afterwards a
 // verbs context. Its methods may be called from any goroutine.
 type File struct {
-	m      *Model
-	dev    *Device
-	mem    Memory
-	polled bool
-	rights bool // Privileged
-	newFD  func(*EventQueue) (int32, error)
-	lastFD int32
-	closed bool
+	m       *Model
+	dev     *Device
+	mem     Memory
+	polled  bool
+	rights  bool // Privileged
+	program string
+	newFD   func(*EventQueue) (int32, error)
+	lastFD  int32
+	closed  bool
 
 	ctx    *context
 	queues map[int32]*EventQueue
@@ -55,7 +58,7 @@ func (d *Device) Open(mem Memory, o *OpenOptions) (*File, error) {
 	if d.gone {
 		return nil, request.EIO
 	}
-	f := &File{m: d.m, dev: d, mem: mem, polled: o.Polled, rights: o.Privileged, newFD: o.NewFD, lastFD: 999, queues: make(map[int32]*EventQueue), uars: make(map[uint32]*uar)}
+	f := &File{m: d.m, dev: d, mem: mem, polled: o.Polled, rights: o.Privileged, program: o.Program, newFD: o.NewFD, lastFD: 999, queues: make(map[int32]*EventQueue), uars: make(map[uint32]*uar)}
 	if f.newFD == nil {
 		f.newFD = func(*EventQueue) (int32, error) {
 			f.lastFD++
@@ -120,6 +123,17 @@ func (f *File) ioctl(mem request.Memory, addr uint64) error {
 	}
 	f.m.enter()
 	defer f.m.leave()
+	c := &call{f: f}
+	err := c.run(mem, addr)
+	if f.m.observe != nil {
+		f.tell(mem, addr, c.refs, err)
+	}
+	return err
+}
+
+// run reads the request and carries it out.
+func (c *call) run(mem request.Memory, addr uint64) error {
+	f := c.f
 	switch {
 	case f.closed:
 		return os.ErrClosed
@@ -133,7 +147,7 @@ func (f *File) ioctl(mem request.Memory, addr uint64) error {
 	if err != nil {
 		return err
 	}
-	c := &call{Request: r, f: f}
+	c.Request = r
 	id := methodID{r.Desc.Object, r.Desc.ID}
 	// INVOKE_WRITE looks at its buffers before it asks for a context.
 	if f.ctx == nil && id != getContext && id != invokeWrite {
@@ -156,6 +170,9 @@ func (f *File) ioctl(mem request.Memory, addr uint64) error {
 func (f *File) misfortune(mem request.Memory, addr uint64) error {
 	f.m.mu.Lock()
 	slow, errno := f.m.faults.ioctl(f, mem, addr)
+	if errno != 0 && f.m.observe != nil {
+		f.tell(mem, addr, nil, refuse(errno, "a fault was injected"))
+	}
 	f.m.mu.Unlock()
 	if slow > 0 {
 		time.Sleep(slow)

@@ -28,6 +28,9 @@ type Model struct {
 	faults     faults
 	violations []string
 
+	// observe is told of all that happens, nil if nobody is.
+	observe func(Event)
+
 	// Buffers of the request that is being carried.
 	block     [wqeBytes]byte
 	chunk     [64 << 10]byte

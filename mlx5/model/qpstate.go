@@ -257,6 +257,9 @@ func (q *qp) enter(to qpState) {
 		q.d.broken--
 	}
 	q.state = to
+	if from != to && q.d.m.observe != nil {
+		q.d.m.observe(StateEvent{Origin: q.f.origin(), QPN: q.qpn, Old: uint8(from), New: uint8(to)})
+	}
 	switch {
 	case to == stateReset:
 		q.reset()

@@ -75,14 +75,23 @@ func (q *qp) run() {
 		}
 		switch v.outcome {
 		case lost:
+			if q.d.m.observe != nil {
+				q.tell(&w, OutcomeLost, &v, q.ackTimeout())
+			}
 			q.timeOut()
 			continue
 		case notReady:
+			if q.d.m.observe != nil {
+				q.tell(&w, OutcomeNotReady, &v, rnrTimer(v.timer))
+			}
 			if q.rnrAgain(v.timer) {
 				continue
 			}
 			v = fails(syndRNRRetry, vendRNR)
 		case waits:
+			if q.d.m.observe != nil {
+				q.tell(&w, OutcomeHeldUp, &v, 0)
+			}
 			continue
 		}
 		q.finish(&w, &v)
@@ -116,6 +125,13 @@ func (q *qp) attempt(w *wqe) verdict {
 
 // finish completes a request.
 func (q *qp) finish(w *wqe, v *verdict) {
+	if q.d.m.observe != nil {
+		o := OutcomeCarried
+		if v.outcome == failed {
+			o = OutcomeFailed
+		}
+		q.tell(w, o, v, 0)
+	}
 	q.sendCI += w.blocks
 	q.refill()
 	c := completion{opcode: opRequester, sendOp: w.opcode, qpn: q.qpn, uidx: q.uidx, counter: w.index}
@@ -152,6 +168,9 @@ func (q *qp) flushSends() {
 	for q.sendCI != q.sendPI {
 		q.fetch(&w)
 		q.sendCI += max(1, w.blocks)
+		if q.d.m.observe != nil {
+			q.tell(&w, OutcomeFlushed, &verdict{}, 0)
+		}
 		c := completion{opcode: opReqErr, sendOp: w.opcode, qpn: q.qpn, uidx: q.uidx, counter: w.index, syndrome: syndFlushed, vendor: vendFlushed}
 		if !q.sendCQ.add(&c) {
 			return

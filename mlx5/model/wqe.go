@@ -22,6 +22,7 @@ const (
 
 // Bits of fm_ce_se.
 const (
+	fmMask      = 0xe0
 	ceMask      = 0x0c
 	ceSignal    = 0x08
 	ceEvent     = 0x0c
@@ -46,6 +47,7 @@ type wqe struct {
 	index   uint16
 	blocks  uint16
 	opcode  uint8
+	flags   uint8 // fm_ce_se as it came
 	ce      uint8
 	solicit bool
 	imm     uint32 // immediate, rkey to invalidate, or mkey of a UMR
@@ -142,7 +144,7 @@ func (q *qp) fetch(w *wqe) (vendor uint8) {
 	}
 	be := binary.BigEndian
 	word, second := be.Uint32(b), be.Uint32(b[4:])
-	w.opcode, w.ce, w.solicit, w.imm = uint8(word), b[11]&ceMask, b[11]&seSolicited != 0, be.Uint32(b[12:])
+	w.opcode, w.flags, w.ce, w.solicit, w.imm = uint8(word), b[11], b[11]&ceMask, b[11]&seSolicited != 0, be.Uint32(b[12:])
 	ds := second & 0x3f
 	if ds == 0 {
 		return vendFewSegments

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -119,7 +120,7 @@ func (s *Server) newContext(n, pid int) (c *context, theirs int, err error) {
 	if c.mem.clock, err = c.registers.mapPage(clockOffset); err != nil {
 		return nil, -1, err
 	}
-	c.file, err = s.model.Devices()[n].Open(c.mem, &model.OpenOptions{NewFD: c.newFD, Polled: true, Privileged: unix.Geteuid() == 0})
+	c.file, err = s.model.Devices()[n].Open(c.mem, &model.OpenOptions{NewFD: c.newFD, Polled: true, Privileged: unix.Geteuid() == 0, Program: strconv.Itoa(pid)})
 	return c, theirs, err
 }
 
