@@ -38,6 +38,10 @@ func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "mlx5sim run: %v\n", err)
 		return exitSystem
 	}
+	var tr *tracer
+	if o.trace {
+		tr = startTrace(m, stderr)
+	}
 	begin := time.Now()
 	code := (&run{server: s, signals: signals, stderr: stderr, wait: o.wait}).all(o.programs, stdin, stdout)
 	if o.stat {
@@ -45,7 +49,11 @@ func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "mlx5sim: %.1f s; %d opens, %d system calls, %d looks at registers, %d with doorbells, %d events\n",
 			time.Since(begin).Seconds(), st.Opens, st.Calls, st.Looks, st.Doorbells, st.Events)
 	}
-	if err := s.Close(); err != nil {
+	err = s.Close()
+	if tr != nil {
+		tr.stop(m)
+	}
+	if err != nil {
 		fmt.Fprintf(stderr, "mlx5sim run: %v\n", err)
 		return exitSystem
 	}
