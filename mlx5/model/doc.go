@@ -17,7 +17,7 @@
 // cannot cancel another, and it is no kinder than the driver and the hardware: what
 // they refuse it refuses, with their errno or their syndrome. What they would
 // not notice but a correct program does not do is collected in
-// [Model.Violations].
+// [Model.Violations]. [Model.Trace] tells all that happens while it does.
 //
 // # Concurrency
 //

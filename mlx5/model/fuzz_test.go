@@ -30,6 +30,8 @@ func newHostile(t testing.TB) *hostile {
 	}
 	h.f.ctx = &context{f: h.f, objects: make(map[uint32]object), version: 1, dynamic: true}
 	h.f.newUAR(uarNC)
+	// Whatever happens can be said.
+	m.Trace(func(e Event) { _ = e.String() })
 	return h
 }
 
