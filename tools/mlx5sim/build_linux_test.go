@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +20,11 @@ const patience = 2 * time.Minute
 
 // built is the folder of the programs that the tests need, which nobody may read too.
 var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "mlx5sim-test-")
+	parent := os.TempDir()
+	if st, err := os.Stat(parent); err != nil || st.Mode().Perm()&0o001 == 0 {
+		parent = "/tmp" // the other is somebody's alone
+	}
+	dir, err := os.MkdirTemp(parent, "mlx5sim-test-")
 	if err != nil {
 		return "", err
 	}
@@ -62,41 +64,17 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// coreVar names a folder with rdma-core's Debian packages unpacked into it: usr/bin, usr/lib and
-// etc/libibverbs.d. Without it the programs are the machine's.
-const coreVar = "GOVERBS_RDMA_CORE"
-
 // tool finds a program of rdma-core or perftest.
 func tool(t *testing.T, name string) string {
 	t.Helper()
-	if root := os.Getenv(coreVar); root != "" {
-		path := filepath.Join(root, "usr/bin", name)
-		if _, err := os.Stat(path); err != nil {
-			t.Fatalf("%s=%s: %v", coreVar, root, err)
-		}
-		return path
+	path, err := findTool(name)
+	if err != nil && os.Getenv(coreVar) != "" {
+		t.Fatal(err) // who names a folder wants what is in it
 	}
-	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("declared skip: there is no %s: install ibverbs-utils and ibverbs-providers, or let %s name a folder with these packages unpacked", name, coreVar)
+		t.Skip("declared skip: ", err)
 	}
 	return path
-}
-
-// environment is what programs of an unpacked folder need to find their libraries and the
-// driver, which libibverbs looks for below /etc and /usr/lib alone unless told so.
-func environment() []string {
-	env := os.Environ()
-	root := os.Getenv(coreVar)
-	if root == "" {
-		return env
-	}
-	var dirs []string
-	for _, pattern := range []string{"usr/lib/*/libibverbs", "usr/lib/*-linux-gnu", "lib/*-linux-gnu"} {
-		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the pattern is right
-		dirs = append(dirs, found...)
-	}
-	return append(env, "LD_LIBRARY_PATH="+strings.Join(dirs, ":"), "IBV_DRIVERS=mlx5")
 }
 
 // user is who runs the programs.
@@ -121,9 +99,10 @@ func users() []user {
 func simulate(ctx context.Context, t *testing.T, u user, args ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(ctx, program(t, "mlx5sim"), append([]string{"run"}, args...)...)
-	c.Env = environment()
+	c.Env = coreEnvironment()
 	if u.id != uint32(os.Getuid()) {
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.id, Gid: u.id}}
+		c.Env = append(c.Env, "TMPDIR=/tmp") // this one's may be the tester's alone
 	}
 	return c
 }
@@ -167,16 +146,12 @@ func reachable(t *testing.T, u user, path string) {
 	}
 }
 
-// port is a TCP port that is free, below those that the kernel chooses for others.
+// port is a TCP port that is free.
 func port(t *testing.T) string {
 	t.Helper()
-	for range 1000 {
-		p := fmt.Sprint(20000 + rand.IntN(10000))
-		if l, err := net.Listen("tcp", ":"+p); err == nil {
-			l.Close()
-			return p
-		}
+	p, err := freePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return p
 }

@@ -2,8 +2,10 @@
 // a machine without RDMA and without privileges.
 //
 //	mlx5sim run [flags] -- PROGRAM ARGS [--and PROGRAM ARGS]
+//	mlx5sim referee [-run REGEXP] [-short] [-pyverbs]
 //
 // The programs find the devices as they would find real ones, and reach one another over them.
+// Referee has rdma-core's programs, or its test suite, show that the devices are as they should be.
 // It takes Linux 5.19 or later on amd64 or arm64. What stands behind it is package
 // uverbs/uverbstest/simproc.
 package main
@@ -31,7 +33,8 @@ before it listens on a TCP port, has ended or has done neither for a time (-wait
   mlx5sim run -- ibv_devinfo -v
   mlx5sim run -- ibv_rc_pingpong --and ibv_rc_pingpong localhost
 
-mlx5sim run -h lists the flags.
+mlx5sim run -h lists the flags. mlx5sim referee has rdma-core's own programs, or its test
+suite, judge the devices; mlx5sim referee -h says how.
 `
 
 func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -48,6 +51,8 @@ func command(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return 0
 	case "run":
 		return cmdRun(args[1:], stdin, stdout, stderr)
+	case "referee":
+		return cmdReferee(args[1:], stdout, stderr)
 	}
 	fmt.Fprintf(stderr, "mlx5sim: unknown command %q\n%s", args[0], usage)
 	return exitUsage
