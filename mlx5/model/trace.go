@@ -51,7 +51,7 @@ func (q *qp) tell(w *wqe, o Outcome, v *verdict, wait time.Duration) {
 	e := RequestEvent{
 		Origin: q.f.origin(), QPN: q.qpn, PeerQPN: q.attr.dest, Index: w.index, Blocks: w.blocks, Opcode: w.opcode, Flags: w.flags,
 		Length: w.length, Segments: len(w.local), Inline: w.hasInline, Immediate: w.imm, Remote: w.remote, RKey: w.rkey,
-		Outcome: o, Wait: wait,
+		Outcome: o, Wait: wait, Route: q.route(w, o, v), RNRTimer: v.timer,
 	}
 	if q.typ == typeUD {
 		e.PeerQPN = w.av.dqpn

@@ -71,7 +71,11 @@ type RequestEvent struct {
 	RKey             uint32
 	SwapAdd, Compare uint64 // of atomics
 
+	// Route is how its packets went. It has no packets if none left the device.
+	Route Route
+
 	Outcome          Outcome
+	RNRTimer         uint8         // code of the time that a peer that was not ready asks for
 	Wait             time.Duration // until it is tried again, 0 for ever and where it is not
 	Syndrome, Vendor uint8         // of one that failed
 }
