@@ -18,6 +18,7 @@ type options struct {
 	faults                string
 	stat, noMount, strict bool
 	trace                 bool
+	pcap                  string
 	allowViolations       bool
 	wait                  time.Duration
 	programs              [][]string
@@ -37,6 +38,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	fs.StringVar(&o.faults, "faults", "", "a `FILE` of things that go wrong, one a line, such as request 3: drop")
 	fs.BoolVar(&o.stat, "stat", false, "print at the end what was done")
 	fs.BoolVar(&o.trace, "trace", false, "print to standard error what happens, one a line: ioctls, WQEs, CQEs, events and states of QPs, each with the process that has the device open")
+	fs.StringVar(&o.pcap, "pcap", "", "write to a `FILE` for Wireshark the packets that a network would carry, without their payload: frames of RoCE v2, on InfiniBand too")
 	fs.BoolVar(&o.noMount, "nomount", false, "use no namespaces and no mounts: slower, and for where they are not allowed")
 	fs.BoolVar(&o.strict, "strict", false, "look only at queues whose doorbell was seen: for programs with one queue pair and one completion queue")
 	fs.DurationVar(&o.wait, "wait", 2*time.Second, "how long a program may take to listen on a TCP port before the next one starts, a `TIME`")

@@ -36,6 +36,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "-uar", "old", "--", "true"}, 2, "want dynamic or static", false},
 		{[]string{"run", "-faults", faults + "none", "--", "true"}, 2, "-faults", false},
 		{[]string{"run", "-faults", faults, "--", "true"}, 2, "line 2", false},
+		{[]string{"run", "-pcap", faults + "none/packets", "--", "true"}, 2, "-pcap", false},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := command(c.args, nil, &stdout, &stderr)

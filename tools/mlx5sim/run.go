@@ -21,12 +21,25 @@ func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return 0
 	}
 	var m *model.Model
+	made := time.Now()
 	if err == nil {
 		m, err = o.model()
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "mlx5sim run: %v\nmlx5sim run -h lists the flags.\n", err)
 		return exitUsage
+	}
+	var sinks []sink
+	if o.trace {
+		sinks = append(sinks, &printer{w: stderr})
+	}
+	var packets *capture
+	if o.pcap != "" {
+		if packets, err = newCapture(o.pcap, made); err != nil {
+			fmt.Fprintf(stderr, "mlx5sim run: -pcap: %v\n", err)
+			return exitUsage
+		}
+		sinks = append(sinks, packets)
 	}
 	// From here a signal ends the programs and not this process, which would leave it to
 	// the keepers to.
@@ -39,8 +52,8 @@ func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return exitSystem
 	}
 	var tr *tracer
-	if o.trace {
-		tr = startTrace(m, stderr)
+	if len(sinks) > 0 {
+		tr = startTrace(m, sinks...)
 	}
 	begin := time.Now()
 	code := (&run{server: s, signals: signals, stderr: stderr, wait: o.wait}).all(o.programs, stdin, stdout)
@@ -52,6 +65,9 @@ func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	err = s.Close()
 	if tr != nil {
 		tr.stop(m)
+	}
+	if packets != nil {
+		err = errors.Join(err, packets.close())
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "mlx5sim run: %v\n", err)

@@ -29,7 +29,7 @@ func TestTraceLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	var w writes
-	tr := startTrace(m, &w)
+	tr := startTrace(m, &printer{w: &w})
 	var files []*model.File
 	for pid := range 3 {
 		f, err := m.Device("mlx5_0").Open(model.Local{}, &model.OpenOptions{Program: fmt.Sprint(pid)})
