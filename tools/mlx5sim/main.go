@@ -5,6 +5,8 @@
 //	mlx5sim referee [-run REGEXP] [-short] [-pyverbs]
 //
 // The programs find the devices as they would find real ones, and reach one another over them.
+// With -trace it says line by line what they ask for and what the devices do; with -pcap it
+// writes the packets that a network would have carried, for Wireshark.
 // Referee has rdma-core's programs, or its test suite, show that the devices are as they should be.
 // It takes Linux 5.19 or later on amd64 or arm64. What stands behind it is package
 // uverbs/uverbstest/simproc.
@@ -32,6 +34,10 @@ before it listens on a TCP port, has ended or has done neither for a time (-wait
 
   mlx5sim run -- ibv_devinfo -v
   mlx5sim run -- ibv_rc_pingpong --and ibv_rc_pingpong localhost
+  mlx5sim run -trace -pcap packets.pcap -- ibv_rc_pingpong --and ibv_rc_pingpong localhost
+
+With -trace it says what programs ask for and what the devices do; with -pcap Wireshark
+shows the packets of it.
 
 mlx5sim run -h lists the flags. mlx5sim referee has rdma-core's own programs, or its test
 suite, judge the devices; mlx5sim referee -h says how.

@@ -10,7 +10,7 @@ import (
 // often, and nothing fails.
 func TestTrace(t *testing.T) {
 	const rounds = 20
-	game := []string{tool(t, "ibv_rc_pingpong"), "-p", port(t), "-n", fmt.Sprint(rounds)}
+	game := []string{tool(t, "ibv_rc_pingpong"), "-e", "-p", port(t), "-n", fmt.Sprint(rounds)}
 	args := append([]string{"-trace", "-wait", patience.String(), "--"}, game...)
 	args = append(append(append(args, "--and"), game...), "localhost")
 	out, code := simulated(t, me(), args...)
@@ -33,6 +33,7 @@ func TestTrace(t *testing.T) {
 		{`CQE \d+ of CQ 0x[0-9a-f]+: receive of QP 0x[0-9a-f]+ wqe \d+: ok, 4096 bytes, from QP 0x[0-9a-f]+$`, rounds},
 		{`WQE `, rounds},
 		{`CQE `, 2 * rounds},
+		{`ioctl DEVICE.INVOKE_WRITE CREATE_COMP_CHANNEL: ok, made channel descriptor \d+$`, 1},
 		{`QP 0x[0-9a-f]+: RESET to INIT$`, 1},
 		{`QP 0x[0-9a-f]+: INIT to RTR$`, 1},
 		{`QP 0x[0-9a-f]+: RTR to RTS$`, 1},
