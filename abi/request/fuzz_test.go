@@ -26,6 +26,9 @@ func FuzzRequest(f *testing.F) {
 		if err := request.Dump(io.Discard, m, addr); err != nil {
 			t.Fatal(err)
 		}
+		if request.Title(m, addr) == "" {
+			t.Error("a request without a title")
+		}
 		r, err := request.Read(m, addr, &request.Config{Driver: driver})
 		if !bytes.Equal(m.bytes, mem) {
 			t.Fatal("reading changed the caller's memory")

@@ -180,6 +180,12 @@ func TestRequestCarries(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if s := request.Title(m, addr); s != "CQ.CQ_CREATE" {
+		t.Errorf("title %q", s)
+	}
+	if s := request.Title(m, 0); s != "request at 0x0 that cannot be read" {
+		t.Errorf("title of nothing: %q", s)
+	}
 	var got strings.Builder
 	if err := request.DumpReply(&got, m, addr, 0); err != nil {
 		t.Fatal(err)
