@@ -228,6 +228,7 @@ func perftestCases() []refereeCase {
 		"ib_write_bw -q 64 -n 50",
 		"ib_read_bw -q 16 -n 50",
 		"ib_atomic_bw -q 8 -n 50",
+		"ib_atomic_bw -A CMP_AND_SWAP -n 50",
 		"ib_send_lat -I 64 -s 32 -n 50",
 		"ib_send_bw -I 64 -s 64 -n 200",
 		"ib_write_lat -I 64 -s 32 -n 50",
@@ -237,10 +238,24 @@ func perftestCases() []refereeCase {
 		"ib_read_bw -b -n 100",
 		"ib_atomic_bw -b -n 100",
 		"ib_send_bw -a -n 5",
-		"ib_write_lat -a -n 5",
+		"ib_write_bw -a -n 5",
 		"ib_read_bw -a -n 5",
 	} {
 		add(fabrics[0], line, line == "ib_send_lat -e -n 100")
+	}
+	// What a port or a register may make a difference to: addresses of datagrams, arming,
+	// and many queue pairs on few registers.
+	for _, f := range fabrics[1:] {
+		for _, line := range []string{
+			"ib_send_lat -e -n 100",
+			"ib_send_bw -c UD -s 1024 -n 200",
+			"ib_write_bw -c UC -n 200",
+			"ib_send_bw --use-srq -q 8 -n 100",
+			"ib_write_bw -q 64 -n 50",
+			"ib_write_bw -I 128 -s 100 -n 200",
+		} {
+			add(f, line, false)
+		}
 	}
 	add(fabric{"-link eth -devices 2", "1"}, "ib_write_bw -n 200", false)
 	add(fabric{"-nomount", ""}, "ib_write_bw -n 200", false)
