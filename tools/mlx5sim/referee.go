@@ -110,10 +110,10 @@ func (r *referee) prepareAndRun(suite bool, verbs string) (code int, err error) 
 		return exitSystem, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r.play = func(dir string, args []string) outcome { return playAlone(ctx, self, dir, args) }
+	r.play = func(dir string, args []string) outcome { return playAlone(ctx, refereeLimit, self, dir, args) }
 	// What holds for all cases is better said once.
-	if o := r.play(dir, []string{"--", "true"}); o.broken != nil || o.code != 0 {
-		return exitSystem, errors.Join(fmt.Errorf("mlx5sim run -- true: exit status %d: %s", o.code, strings.TrimSpace(o.err)), o.broken)
+	if o := r.play(dir, []string{"--", self, "help"}); o.broken != nil || o.code != 0 {
+		return exitSystem, errors.Join(fmt.Errorf("mlx5sim run -- mlx5sim help: exit status %d: %s", o.code, strings.TrimSpace(o.err)), o.broken)
 	}
 	if suite {
 		return r.pyverbs(dir)
@@ -123,12 +123,13 @@ func (r *referee) prepareAndRun(suite bool, verbs string) (code int, err error) 
 }
 
 // playAlone runs mlx5sim run as a process of its own, which takes all that it started with
-// it when it is killed.
-func playAlone(ctx context.Context, self, dir string, args []string) outcome {
-	limited, cancel := context.WithTimeout(ctx, refereeLimit)
+// it when it is killed, as it is after the limit.
+func playAlone(ctx context.Context, limit time.Duration, self, dir string, args []string) outcome {
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c := exec.CommandContext(limited, self, append([]string{"run"}, args...)...)
 	c.Dir, c.Env = dir, coreEnvironment()
+	c.WaitDelay = 10 * time.Second // for who outlives its keeper and holds the output
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
@@ -137,6 +138,8 @@ func playAlone(ctx context.Context, self, dir string, args []string) outcome {
 	switch {
 	case ctx.Err() != nil:
 		o.broken = context.Cause(ctx)
+	case o.hung:
+		o.code = -1
 	case err != nil && !errors.As(err, &exit):
 		o.broken = err
 	default:

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"regexp"
 	"testing"
+	"time"
 )
 
 // refereed runs mlx5sim referee to its end. It skips the test where the machine does not
@@ -22,6 +24,22 @@ func refereed(t *testing.T, args ...string) (out string, code int) {
 		t.Fatalf("%q: %v:\n%s", args, err, b)
 	}
 	return string(b), c.ProcessState.ExitCode()
+}
+
+// What hangs is ended, and so is all when the referee is to end.
+func TestRefereeHangs(t *testing.T) {
+	if out, code := simulated(t, me(), "--", "true"); code != 0 { // skips if need be
+		t.Fatalf("status %d: %s", code, out)
+	}
+	forever := []string{"--", "sleep", "1000000"}
+	if o := playAlone(t.Context(), 50*time.Millisecond, program(t, "mlx5sim"), "", forever); !o.hung || o.broken != nil || o.code != -1 {
+		t.Errorf("hangs: %+v", o)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	if o := playAlone(ctx, refereeLimit, program(t, "mlx5sim"), "", forever); o.broken == nil || o.broken.Error() != "enough" {
+		t.Errorf("ended: %+v", o)
+	}
 }
 
 // Two cases of the referee, as who types them sees them.
