@@ -32,7 +32,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	fs := flag.NewFlagSet("mlx5sim run", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.IntVar(&o.devices, "devices", 1, "how many devices there are, `N` from 1 to 16: mlx5_0 and so on")
-	fs.IntVar(&o.ports, "ports", 1, "how many ports each has, `N` from 1 to 4")
+	fs.IntVar(&o.ports, "ports", 1, "how many ports each has, `N` from 1 to 2")
 	fs.StringVar(&o.link, "link", "ib", "what the ports are, `ib or eth`: InfiniBand or RoCE, where programs need a GID index (-g 0, perftest -x 0)")
 	fs.StringVar(&o.uar, "uar", "dynamic", "which registers programs get, `dynamic or static`, as from newer or older kernels")
 	fs.StringVar(&o.faults, "faults", "", "a `FILE` of things that go wrong, one a line, such as request 3: drop")
@@ -56,8 +56,8 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	switch {
 	case o.devices < 1 || o.devices > 16:
 		return nil, fmt.Errorf("-devices %d: want 1 to 16", o.devices)
-	case o.ports < 1 || o.ports > 4:
-		return nil, fmt.Errorf("-ports %d: want 1 to 4", o.ports)
+	case o.ports < 1 || o.ports > 2:
+		return nil, fmt.Errorf("-ports %d: want 1 or 2", o.ports)
 	case o.wait < 0:
 		return nil, fmt.Errorf("-wait %v: want 0 or more", o.wait)
 	case o.link != "ib" && o.link != "eth":

@@ -30,7 +30,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"run", "--", "--and", "true"}, 2, "program 1 of 2 is empty", false},
 		{[]string{"run", "-devices", "0", "--", "true"}, 2, "want 1 to 16", false},
 		{[]string{"run", "-devices", "x", "--", "true"}, 2, "-devices", false},
-		{[]string{"run", "-ports", "5", "--", "true"}, 2, "want 1 to 4", false},
+		{[]string{"run", "-ports", "3", "--", "true"}, 2, "want 1 or 2", false},
 		{[]string{"run", "-wait", "-1s", "--", "true"}, 2, "want 0 or more", false},
 		{[]string{"run", "-link", "wifi", "--", "true"}, 2, "want ib or eth", false},
 		{[]string{"run", "-uar", "old", "--", "true"}, 2, "want dynamic or static", false},
