@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -20,23 +19,7 @@ import (
 // program did that a correct one does not do fails the test.
 func modelPair(t testing.TB, config model.DeviceConfig) (*sim.Fabric, *pair) {
 	t.Helper()
-	config.Name = "sim0"
-	f, err := sim.New(&sim.Options{Devices: []model.DeviceConfig{config}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := f.Open("sim0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-			t.Error(err)
-		}
-		for _, v := range f.Model().Violations() {
-			t.Errorf("the device saw what no correct program does: %s", v)
-		}
-	})
+	f, d := wired(t, config)
 	return f, newPairOn(t, d, false)
 }
 
