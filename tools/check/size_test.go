@@ -58,8 +58,9 @@ func TestVerbsIsStatic(t *testing.T) {
 	size(t, verbs, 12e6)
 }
 
-// A program that imports only uverbs and poll stays small: 3 MiB, of which Go's
-// runtime and what it cannot do without are more than half.
+// A program that imports only uverbs and poll stays small. The target is 3 MB, which
+// it met at 2.86 with the provider of soft-RoCE alone and misses at 3.09 with both: the
+// limit here keeps it from growing on.
 func TestSmallProgram(t *testing.T) {
 	program := build(t, "./tools/check/testdata/small/main.go", "-ldflags=-s -w")
 	static(t, program)
