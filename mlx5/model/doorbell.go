@@ -29,6 +29,9 @@ func (f *File) uar(page uint32) *uar {
 }
 
 func (f *File) ring(u *uar, offset int, value uint64) {
+	if t := f.m.tap.Doorbell; t != nil {
+		t(f.program, u.id, offset, value)
+	}
 	if offset == armRegister {
 		f.arm(u, uint32(value>>32), uint32(value))
 		return

@@ -65,6 +65,9 @@ func (d *Device) Open(mem Memory, o *OpenOptions) (*File, error) {
 			return f.lastFD, nil
 		}
 	}
+	if t := d.m.tap.Memory; t != nil {
+		f.mem = t(f.program, mem)
+	}
 	d.files = append(d.files, f)
 	return f, nil
 }
@@ -123,6 +126,9 @@ func (f *File) ioctl(mem request.Memory, addr uint64) error {
 	}
 	f.m.enter()
 	defer f.m.leave()
+	if t := f.m.tap.Request; t != nil {
+		t(f.program, mem, addr)
+	}
 	c := &call{f: f}
 	err := c.run(mem, addr)
 	if f.m.observe != nil {

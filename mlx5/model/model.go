@@ -30,6 +30,7 @@ type Model struct {
 
 	// observe is told of all that happens, nil if nobody is.
 	observe func(Event)
+	tap     Tap
 
 	// Buffers of the request that is being carried.
 	block     [wqeBytes]byte
