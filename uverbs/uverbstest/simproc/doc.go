@@ -42,9 +42,9 @@
 //
 // A [Server] may be used from any goroutine. It has one thread of its own, which looks
 // for doorbells: all the time while there is traffic and processors are free, otherwise
-// less and less often, down to 200 times a second; when no device is open it sleeps. For
-// each program there are three goroutines until it has ended. A [Cmd] belongs to one
-// goroutine; Signal and Kill may be called from others.
+// less and less often, down to 200 times a second; when no device is open, or [Server.Rest]
+// says so, it sleeps. For each program there are three goroutines until it has ended. A
+// [Cmd] belongs to one goroutine; Signal and Kill may be called from others.
 //
 // When this process dies, however that comes, the programs are killed: each has a keeper, a
 // second process of this executable, that sees to it. It is started by an init function of

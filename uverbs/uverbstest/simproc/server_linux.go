@@ -34,11 +34,12 @@ type Server struct {
 	// denied is set when the memory of a program could not be reached.
 	denied atomic.Bool
 
-	waker  int // an eventfd
-	asleep atomic.Bool
-	woken  atomic.Bool
-	stop   atomic.Bool
-	over   chan struct{}
+	waker   int // an eventfd
+	asleep  atomic.Bool
+	woken   atomic.Bool
+	resting atomic.Bool
+	stop    atomic.Bool
+	over    chan struct{}
 }
 
 // Serve begins to serve the devices of m: the n-th is uverbs and n, and has the name that it
@@ -154,6 +155,14 @@ func (s *Server) wake() {
 	}
 }
 
+// Rest has the thread that looks for doorbells sleep until Rest is called with false, so that it
+// takes no time and no memory of the programs'. Meanwhile what a program rings for is done
+// when it makes its next request of the device, and no events come to it. It is for who measures programs.
+func (s *Server) Rest(on bool) {
+	s.resting.Store(on)
+	s.wake()
+}
+
 // sweepEvery is how often the thread asks whether a device was closed.
 const sweepEvery = 2 * time.Millisecond
 
@@ -166,6 +175,13 @@ func (s *Server) look() {
 	defer close(s.over)
 	var busy, swept time.Time
 	for !s.stop.Load() {
+		if s.resting.Load() {
+			s.woken.Store(false)
+			if s.resting.Load() { // or Rest has said otherwise, and was not heard
+				s.sleep(-1)
+			}
+			continue
+		}
 		list := s.open()
 		found := s.woken.Swap(false)
 		for _, c := range list {

@@ -26,6 +26,9 @@ func (*Server) Close() error { return nil }
 // Stats is zero on this system.
 func (*Server) Stats() Stats { return Stats{} }
 
+// Rest does nothing on this system.
+func (*Server) Rest(bool) {}
+
 // Command makes a program that this system cannot start.
 func (*Server) Command(name string, args ...string) *Cmd {
 	return &Cmd{Args: append([]string{name}, args...)}
