@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/paired"
 )
 
 // A benchLine is one comparison; as JSON it is a line's worth of figures.
@@ -20,7 +22,7 @@ type benchLine struct {
 	// VerbsUsec and RDMACoreUsec are medians, in microseconds per iteration.
 	VerbsUsec    float64 `json:"verbs_usec"`
 	RDMACoreUsec float64 `json:"rdma_core_usec"`
-	ratio
+	paired.Ratio
 	Verdict  string `json:"verdict"`
 	Kernel   string `json:"kernel"`
 	Emulated bool   `json:"emulated"`
@@ -84,7 +86,7 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 			if *asJSON {
 				err = json.NewEncoder(os.Stdout).Encode(line)
 			} else {
-				_, err = fmt.Printf("%-5s %5d bytes: verbs %8.1f usec, rdma-core %8.1f usec, ratio %v\n", line.Mode, size, line.VerbsUsec, line.RDMACoreUsec, line.ratio)
+				_, err = fmt.Printf("%-5s %5d bytes: verbs %8.1f usec, rdma-core %8.1f usec, ratio %v\n", line.Mode, size, line.VerbsUsec, line.RDMACoreUsec, line.Ratio)
 			}
 			if err != nil {
 				return 0, errors.Join(err, v.close(ctx))
@@ -116,10 +118,10 @@ func (v *vm) bench(ctx context.Context, events bool, size, iters, pairs int) (be
 	if events {
 		target, mode = targetEvent, "event"
 	}
-	r, err := newRatio(usec[0], usec[1], target)
+	r, err := paired.New(usec[0], usec[1], target)
 	if err != nil {
 		return benchLine{}, err
 	}
-	return benchLine{Mode: mode, Bytes: size, Iters: iters, VerbsUsec: median(usec[0]), RDMACoreUsec: median(usec[1]), ratio: r, Verdict: r.verdict(),
+	return benchLine{Mode: mode, Bytes: size, Iters: iters, VerbsUsec: paired.Median(usec[0]), RDMACoreUsec: paired.Median(usec[1]), Ratio: r, Verdict: r.Verdict(),
 		Kernel: v.release, Emulated: !v.machine.kvm}, nil
 }

@@ -1,4 +1,4 @@
-package main
+package paired
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 func TestRatio(t *testing.T) {
 	// By hand: logs are ln 1.1, ln 1.2, ln 1.0, ln 1.1; their mean is 0.093236, deviation 0.074466,
 	// t(3) = 2.353.
-	r, err := newRatio([]float64{11, 24, 10, 22}, []float64{10, 20, 10, 20}, 1.3)
+	r, err := New([]float64{11, 24, 10, 22}, []float64{10, 20, 10, 20}, 1.3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,12 +23,12 @@ func TestRatio(t *testing.T) {
 	near("high", r.High, 1.19824)
 	near("least pair", r.Min, 1.0)
 	near("greatest pair", r.Max, 1.2)
-	if r.N != 4 || r.verdict() != "met" {
-		t.Errorf("n %d, %s; want 4, met", r.N, r.verdict())
+	if r.N != 4 || r.Verdict() != "met" {
+		t.Errorf("n %d, %s; want 4, met", r.N, r.Verdict())
 	}
 	for target, want := range map[float64]string{1.0: "missed", 1.1: "undecided", 1.2: "met"} {
-		if r.Target = target; r.verdict() != want {
-			t.Errorf("target %g: %s, want %s", target, r.verdict(), want)
+		if r.Target = target; r.Verdict() != want {
+			t.Errorf("target %g: %s, want %s", target, r.Verdict(), want)
 		}
 	}
 }
@@ -37,20 +37,20 @@ func TestRatioRefusesNonsense(t *testing.T) {
 	for _, tt := range []struct{ a, b []float64 }{
 		{nil, nil}, {[]float64{1}, []float64{1}}, {[]float64{1, 2}, []float64{1}}, {[]float64{1, 0}, []float64{1, 1}}, {[]float64{1, 1}, []float64{1, math.NaN()}},
 	} {
-		if _, err := newRatio(tt.a, tt.b, 1); err == nil {
+		if _, err := New(tt.a, tt.b, 1); err == nil {
 			t.Errorf("%v against %v gave a ratio", tt.a, tt.b)
 		}
 	}
 }
 
 func TestMedian(t *testing.T) {
-	if m := median([]float64{5, 1, 3}); m != 3 {
+	if m := Median([]float64{5, 1, 3}); m != 3 {
 		t.Errorf("odd: %g", m)
 	}
-	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {
+	if m := Median([]float64{4, 1, 3, 2}); m != 2.5 {
 		t.Errorf("even: %g", m)
 	}
-	if !math.IsNaN(median(nil)) {
+	if !math.IsNaN(Median(nil)) {
 		t.Error("the median of nothing is a number")
 	}
 }

@@ -1,4 +1,9 @@
-package main
+// Package paired judges a measurement that was taken alternately with another one, so that
+// what the machine does besides hits both.
+//
+//	r, err := paired.New(ours, theirs, 0.5)
+//	fmt.Println(r) // 0.412 (90% interval 0.405 to 0.419, ...), target <= 0.50: met
+package paired
 
 import (
 	"fmt"
@@ -6,8 +11,8 @@ import (
 	"sort"
 )
 
-// A ratio is what paired measurements say about new / old.
-type ratio struct {
+// A Ratio is what pairs of measurements say about measured / reference.
+type Ratio struct {
 	N      int     `json:"n"`
 	Mean   float64 `json:"ratio"` // geometric mean over the pairs
 	Low    float64 `json:"low"`   // 90% interval of the mean
@@ -22,18 +27,18 @@ type ratio struct {
 var t90 = []float64{6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725,
 	1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697}
 
-// newRatio compares pairs of positive measurements, taken alternately so that drift of the machine
+// New compares pairs of positive measurements, taken alternately so that drift of the machine
 // hits both. Ratios are averaged as logarithms: twice as slow and twice as fast cancel.
-func newRatio(measured, reference []float64, target float64) (ratio, error) {
+func New(measured, reference []float64, target float64) (Ratio, error) {
 	n := len(measured)
 	if n != len(reference) || n < 2 {
-		return ratio{}, fmt.Errorf("a ratio needs at least two pairs, not %d and %d measurements", n, len(reference))
+		return Ratio{}, fmt.Errorf("a ratio needs at least two pairs, not %d and %d measurements", n, len(reference))
 	}
 	logs := make([]float64, n)
 	sum := 0.0
 	for i := range logs {
 		if !(measured[i] > 0) || !(reference[i] > 0) {
-			return ratio{}, fmt.Errorf("pair %d is %g and %g: times must be more than 0", i+1, measured[i], reference[i])
+			return Ratio{}, fmt.Errorf("pair %d is %g and %g: times must be more than 0", i+1, measured[i], reference[i])
 		}
 		logs[i] = math.Log(measured[i] / reference[i])
 		sum += logs[i]
@@ -45,12 +50,12 @@ func newRatio(measured, reference []float64, target float64) (ratio, error) {
 	}
 	half := t90[min(n-2, len(t90)-1)] * math.Sqrt(squares/float64(n-1)/float64(n))
 	sort.Float64s(logs)
-	return ratio{N: n, Mean: math.Exp(mean), Low: math.Exp(mean - half), High: math.Exp(mean + half),
+	return Ratio{N: n, Mean: math.Exp(mean), Low: math.Exp(mean - half), High: math.Exp(mean + half),
 		Min: math.Exp(logs[0]), Max: math.Exp(logs[n-1]), Target: target}, nil
 }
 
-// verdict is "met", "missed", or "undecided" when the interval straddles the target.
-func (r ratio) verdict() string {
+// Verdict is "met", "missed", or "undecided" when the interval straddles the target.
+func (r Ratio) Verdict() string {
 	switch {
 	case r.High <= r.Target:
 		return "met"
@@ -61,12 +66,12 @@ func (r ratio) verdict() string {
 }
 
 // String prints everything needed to judge the figure.
-func (r ratio) String() string {
-	return fmt.Sprintf("%.3f (90%% interval %.3f to %.3f, pairs %.3f to %.3f, n %d), target <= %.2f: %s", r.Mean, r.Low, r.High, r.Min, r.Max, r.N, r.Target, r.verdict())
+func (r Ratio) String() string {
+	return fmt.Sprintf("%.3f (90%% interval %.3f to %.3f, pairs %.3f to %.3f, n %d), target <= %.2f: %s", r.Mean, r.Low, r.High, r.Min, r.Max, r.N, r.Target, r.Verdict())
 }
 
-// median is the middle of some numbers, or the mean of the two in the middle.
-func median(x []float64) float64 {
+// Median is the middle of some numbers, or the mean of the two in the middle.
+func Median(x []float64) float64 {
 	if len(x) == 0 {
 		return math.NaN()
 	}
