@@ -17,6 +17,8 @@ type Options struct {
 	// Logger is told of what no call can return: an asynchronous event file
 	// that broke. The library is silent without it.
 	Logger Logger
+
+	on *system // where devices are looked for, or nil for this machine
 }
 
 // Logger is the part of *slog.Logger that the library uses. It is an interface
@@ -32,21 +34,26 @@ type system struct {
 	dial   func() (netlink, error)
 }
 
-func thisSystem() system { return system{kernel.Host(), dialNetlink} }
+func (o *Options) system() system {
+	if o != nil && o.on != nil {
+		return *o.on
+	}
+	return system{kernel.Host(), dialNetlink}
+}
 
 // Open opens the device of that name, such as "rxe0". Close it when done.
 //
 // If there is no such device the error wraps ErrUnknownDevice and names those
 // that exist; without any it wraps ErrNoDevices.
 func Open(name string, opts *Options) (*Device, error) {
-	return thisSystem().open(name, opts)
+	return opts.system().open(name, opts)
 }
 
 // OpenAddr opens the device that has the given IP address on one of its ports.
 // If there is none the error wraps ErrUnknownDevice and lists the addresses
 // that devices have.
 func OpenAddr(addr netip.Addr, opts *Options) (*Device, error) {
-	return thisSystem().openAddr(addr, opts)
+	return opts.system().openAddr(addr, opts)
 }
 
 func (s system) open(name string, opts *Options) (*Device, error) {

@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"errors"
-	"net/netip"
 
 	"github.com/goverbs/goverbs/uverbs/internal/bridge"
 	"github.com/goverbs/goverbs/uverbs/internal/kernel"
@@ -10,11 +9,14 @@ import (
 
 // Package sim opens devices of a kernel of its own.
 func init() {
-	bridge.Open = func(k kernel.Kernel, name string, options any) (any, error) {
-		return simulated(k).open(name, options.(*Options))
-	}
-	bridge.OpenAddr = func(k kernel.Kernel, addr netip.Addr, options any) (any, error) {
-		return simulated(k).openAddr(addr, options.(*Options))
+	bridge.Within = func(k kernel.Kernel, options any) any {
+		var o Options
+		if given := options.(*Options); given != nil {
+			o = *given
+		}
+		s := simulated(k)
+		o.on = &s
+		return &o
 	}
 	bridge.Devices = func(k kernel.Kernel) (any, error) {
 		return discover(k, simulated(k).dial)

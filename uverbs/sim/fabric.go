@@ -77,11 +77,7 @@ func (f *Fabric) Open(name string, opts *uverbs.Options) (*uverbs.Device, error)
 	if f == nil || f.model == nil {
 		return nil, errNotMade
 	}
-	d, err := bridge.Open(f.system, name, opts)
-	if err != nil {
-		return nil, err
-	}
-	return d.(*uverbs.Device), nil
+	return uverbs.Open(name, f.options(opts))
 }
 
 // OpenAddr opens the device that has the IP address on one of its ports, as
@@ -90,11 +86,12 @@ func (f *Fabric) OpenAddr(addr netip.Addr, opts *uverbs.Options) (*uverbs.Device
 	if f == nil || f.model == nil {
 		return nil, errNotMade
 	}
-	d, err := bridge.OpenAddr(f.system, addr, opts)
-	if err != nil {
-		return nil, err
-	}
-	return d.(*uverbs.Device), nil
+	return uverbs.OpenAddr(addr, f.options(opts))
+}
+
+// options are opts for devices of the Fabric.
+func (f *Fabric) options(opts *uverbs.Options) *uverbs.Options {
+	return bridge.Within(f.system, opts).(*uverbs.Options)
 }
 
 // Devices lists the devices by name, as [uverbs.Devices] does on a machine, also those

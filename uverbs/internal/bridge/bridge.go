@@ -1,23 +1,16 @@
 // Package bridge lets package sim open devices that are not this machine's. Package
-// uverbs fills it in; through its exported names it would let everybody.
+// uverbs fills it in; through its exported names it would let everybody. What stands
+// here is part of every program, so it is little.
 package bridge
 
-import (
-	"net/netip"
+import "github.com/goverbs/goverbs/uverbs/internal/kernel"
 
-	"github.com/goverbs/goverbs/uverbs/internal/kernel"
-)
-
-// Open is [uverbs.Open] on another kernel: options are an *uverbs.Options, the
-// device is an *uverbs.Device.
+// Within makes options with which [uverbs.Open] and [uverbs.OpenAddr] look for devices
+// on another kernel. Both are an *uverbs.Options; those that come in may be nil.
 //
 // [uverbs.Open]: https://pkg.go.dev/github.com/goverbs/goverbs/uverbs#Open
-var Open func(k kernel.Kernel, name string, options any) (device any, err error)
-
-// OpenAddr is [uverbs.OpenAddr] likewise.
-//
 // [uverbs.OpenAddr]: https://pkg.go.dev/github.com/goverbs/goverbs/uverbs#OpenAddr
-var OpenAddr func(k kernel.Kernel, addr netip.Addr, options any) (device any, err error)
+var Within func(k kernel.Kernel, options any) any
 
 // Devices is [uverbs.Devices] on another kernel: the list is an []uverbs.DeviceInfo.
 //
