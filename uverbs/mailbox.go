@@ -88,7 +88,7 @@ func (m *mailbox) bury(q *CQ, t tomb, gone ...*cq.Requests) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return slices.Contains(gone, o.requests) })
-	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool {
+	m.dismiss(func(w *roomWaiter) bool {
 		if !slices.Contains(gone, w.requests) {
 			return false
 		}
@@ -160,7 +160,19 @@ func (m *mailbox) watch(q *CQ, r *cq.Requests, n int) (<-chan struct{}, error) {
 func (m *mailbox) unwatch(ready <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool { return w.ready == ready })
+	m.dismiss(func(w *roomWaiter) bool { return w.ready == ready })
+}
+
+// dismiss forgets the waiters that gone says it of. The mailbox is locked.
+func (m *mailbox) dismiss(gone func(*roomWaiter) bool) {
+	stay := m.waiters[:0]
+	for i := range m.waiters {
+		if !gone(&m.waiters[i]) {
+			stay = append(stay, m.waiters[i])
+		}
+	}
+	clear(m.waiters[len(stay):])
+	m.waiters = stay
 }
 
 // read is the poller's turn. It delivers ends that the library makes up, once
@@ -195,7 +207,7 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 		}
 		m.orphans = m.orphans[1:]
 	}
-	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool {
+	m.dismiss(func(w *roomWaiter) bool {
 		if w.requests.Vacant() < w.n {
 			return false
 		}
@@ -203,7 +215,7 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 		return true
 	})
 	for _, r := range m.resizes {
-		r.done <- q.resize(r.depth)
+		r.done <- r.do()
 	}
 	m.resizes = nil
 	if len(m.tombs) == 0 && len(m.orphans) == 0 && len(m.waiters) == 0 {

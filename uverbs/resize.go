@@ -13,8 +13,8 @@ import (
 
 // resize is a change of depth that waits for the poller.
 type resize struct {
-	depth int
-	done  chan error
+	do   func() error // what the poller does; programs that resize nothing are spared the code
+	done chan error
 }
 
 // Resize changes how many completions the queue holds, to at least depth.
@@ -32,7 +32,7 @@ func (q *CQ) Resize(ctx context.Context, depth int) error {
 		return err
 	}
 	defer done()
-	r := resize{depth: depth, done: make(chan error, 1)}
+	r := resize{do: func() error { return q.resize(depth) }, done: make(chan error, 1)}
 	m := &q.mailbox
 	m.mu.Lock()
 	if q.state.Load()&cq.Closed != 0 {
