@@ -38,11 +38,10 @@ var _ cq.CompletionRing = (*CompressedCQ)(nil)
 // kernel is told of it, with cqe_comp_en set. Enhanced is the newer layout, which only
 // a queue made by other means than verbs can have.
 func NewCompressedCQ(c CQConfig, enhanced bool) (*CompressedCQ, error) {
-	cons, dec, arm, err := c.parts()
-	if err != nil {
+	q := &CompressedCQ{enhanced: enhanced}
+	if err := c.make(&q.consumer, &q.decode, &q.arm); err != nil {
 		return nil, err
 	}
-	q := &CompressedCQ{consumer: cons, decode: dec, arm: arm, enhanced: enhanced}
 	if enhanced {
 		for i := range q.ring.mask + 1 {
 			q.ring.entry(i).signature = validityNever

@@ -73,38 +73,34 @@ func CQEntries(depth int) int {
 // NewCQ makes a completion queue of memory, which it fills: before the kernel is
 // told of it.
 func NewCQ(c CQConfig) (*CQ, error) {
-	cons, dec, arm, err := c.parts()
-	if err != nil {
+	q := new(CQ)
+	if err := c.make(&q.consumer, &q.decode, &q.arm); err != nil {
 		return nil, err
 	}
-	return &CQ{consumer: cons, decode: dec, arm: arm}, nil
+	return q, nil
 }
 
-func (c *CQConfig) parts() (consumer, decoder, *arm, error) {
-	fail := func(err error) (consumer, decoder, *arm, error) { return consumer{}, decoder{}, nil, err }
+// make makes the parts that queues of all kinds have.
+func (c *CQConfig) make(cons *consumer, d *decoder, a **arm) (err error) {
 	if c.State == nil || (c.Endpoints == nil) == (c.Numbers == nil) {
-		return fail(errors.New("mlx5: a completion queue needs a State, and either Endpoints or Numbers"))
+		return errors.New("mlx5: a completion queue needs a State, and either Endpoints or Numbers")
 	}
-	ring, err := newCQRing(c.Buffer, c.EntrySize)
-	if err != nil {
-		return fail(err)
+	if cons.ring, err = newCQRing(c.Buffer, c.EntrySize); err != nil {
+		return err
 	}
-	record, err := newRecord(c.Record)
-	if err != nil {
-		return fail(err)
+	if cons.record, err = newRecord(c.Record); err != nil {
+		return err
 	}
-	arm, err := newArm(c.UAR, c.Tell)
-	if err != nil {
-		return fail(err)
+	if *a, err = newArm(c.UAR, c.Tell); err != nil {
+		return err
 	}
-	d := decoder{
-		endpoints: c.Endpoints, numbers: c.Numbers, state: c.State,
-		ethernet: c.Ethernet, wide: c.EntrySize == 128, scatter: c.Scatter, signature: c.SignatureError,
-	}
+	cons.state, cons.overrun = c.State, c.IgnoreOverrun
+	d.endpoints, d.numbers, d.state = c.Endpoints, c.Numbers, c.State
+	d.ethernet, d.wide, d.scatter, d.signature = c.Ethernet, c.EntrySize == 128, c.Scatter, c.SignatureError
 	if c.Timestamps {
 		d.stampMask = ^uint64(0)
 	}
-	return consumer{ring: ring, record: record, state: c.State, overrun: c.IgnoreOverrun}, d, arm, nil
+	return nil
 }
 
 // Poll decodes at most len(wcs) completions into wcs and returns how many, and

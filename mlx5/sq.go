@@ -105,7 +105,7 @@ func (q *SQ) Put(r *cq.SendRequest) {
 	if !q.operations.Has(r.Op) {
 		panic("mlx5: Put: an operation that the send queue was not made for")
 	}
-	op := &sendOps[r.Op]
+	op := &sendOps[r.Op&31]
 	begin := q.next << blockShift
 	pos := begin + controlBytes
 	if q.addresses != nil {

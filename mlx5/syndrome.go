@@ -34,7 +34,7 @@ const (
 	syndromeInvalidEECState   Syndrome = 0x24
 )
 
-var syndromes = [256]struct {
+var syndromes = [...]struct {
 	name   string
 	status cq.Status
 }{
@@ -61,7 +61,7 @@ var syndromes = [256]struct {
 }
 
 // Known says whether the syndrome is one that devices are known to write.
-func (s Syndrome) Known() bool { return syndromes[s].name != "" }
+func (s Syndrome) Known() bool { return int(s) < len(syndromes) && syndromes[s].name != "" }
 
 // Status is the completion status that the syndrome stands for, as all mlx5
 // drivers map it: what they do not know is [cq.StatusGeneral].

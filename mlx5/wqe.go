@@ -96,9 +96,9 @@ type sendOp struct {
 
 const all = ^uint32(0)
 
-// sendOps is indexed by operation. Flush and atomic write, which soft-RoCE has,
+// sendOps is indexed by operation, of which [Operations] has 32. Flush and atomic write, which soft-RoCE has,
 // no ConnectX is known to have.
-var sendOps = [256]sendOp{
+var sendOps = [32]sendOp{
 	cq.OpSend:            {opcode: opcodeSend, form: formPlain},
 	cq.OpSendImm:         {opcode: opcodeSendImm, form: formPlain, imm: all},
 	cq.OpSendInvalidate:  {opcode: opcodeSendInvalidate, form: formPlain, invalidate: all},
