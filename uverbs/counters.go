@@ -44,23 +44,23 @@ func (d *Device) Counters(port int) (Counters, error) {
 // none, or that the device refuses to fill, are no counters.
 func readCounters(sys fs.FS, dir string) (map[string]uint64, error) {
 	m := map[string]uint64{}
-	entries, err := fs.ReadDir(sys, dir)
+	names, err := sysfsNames(sys, dir)
 	if err != nil {
 		if _, e := fs.Stat(sys, dir); e != nil {
 			return m, nil // the device has no such
 		}
 		return nil, err
 	}
-	for _, e := range entries {
-		if e.IsDir() || e.Name() == "lifespan" { // the cache time of the others
+	for _, name := range names {
+		if name == "lifespan" { // the cache time of the others
 			continue
 		}
-		text, err := fs.ReadFile(sys, dir+"/"+e.Name())
+		text, err := readSysfs(sys, dir+"/"+name)
 		if err != nil {
 			continue
 		}
-		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
-			m[e.Name()] = n
+		if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+			m[name] = n
 		}
 	}
 	return m, nil

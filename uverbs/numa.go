@@ -1,11 +1,8 @@
 package uverbs
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
-	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +40,7 @@ func (d *Device) NUMANode() NUMANode {
 		dirs = append(dirs, "class/net/"+d.info.Netdev)
 	}
 	for _, dir := range dirs {
-		if n, err := sysfsValue(sys, path.Join(dir, "device/numa_node"), parseNUMANode); err == nil && n != (NUMANode{}) {
+		if n, err := sysfsValue(sys, dir+"/device/numa_node", parseNUMANode); err == nil && n != (NUMANode{}) {
 			return n
 		}
 	}
@@ -54,29 +51,31 @@ func (d *Device) NUMANode() NUMANode {
 const maxNUMANodes = 1024
 
 // parseNUMANode reads the node of a device; -1 is none.
-func parseNUMANode(b []byte) (NUMANode, error) {
-	if string(b) == "-1" {
+func parseNUMANode(s string) (NUMANode, error) {
+	if s == "-1" {
 		return NUMANode{}, nil
 	}
-	n, err := parseDecimal(b, 16)
+	n, err := parseDecimal(s, 16)
 	if err != nil || n >= maxNUMANodes {
-		return NUMANode{}, malformedText(b, "a NUMA node")
+		return NUMANode{}, malformedText(s, "a NUMA node")
 	}
 	return OnNode(int(n)), nil
 }
 
 // parseNodeList reads a list such as 0-3,7.
-func parseNodeList(b []byte) ([]int, error) {
+func parseNodeList(s string) ([]int, error) {
 	var all []int
-	for part := range bytes.SplitSeq(b, []byte{','}) {
-		from, to, isRange := bytes.Cut(part, []byte{'-'})
+	for rest, more := s, true; more; {
+		var part string
+		part, rest, more = strings.Cut(rest, ",")
+		from, to, isRange := strings.Cut(part, "-")
 		if !isRange {
 			to = from
 		}
 		first, errFirst := parseDecimal(from, 16)
 		last, errLast := parseDecimal(to, 16)
 		if errFirst != nil || errLast != nil || first > last || last >= maxNUMANodes {
-			return nil, malformedText(b, "a list of NUMA nodes")
+			return nil, malformedText(s, "a list of NUMA nodes")
 		}
 		for n := first; n <= last; n++ {
 			all = append(all, int(n))
@@ -103,8 +102,10 @@ func checkNode(sys fs.FS, node int) error {
 // describeNodes says how much lies where.
 func describeNodes(nodes map[int]int) string {
 	var parts []string
-	for _, node := range slices.Sorted(maps.Keys(nodes)) {
-		parts = append(parts, fmt.Sprintf("%d are on node %d", nodes[node], node))
+	for node := range maxNUMANodes {
+		if n, ok := nodes[node]; ok {
+			parts = append(parts, fmt.Sprintf("%d are on node %d", n, node))
+		}
 	}
 	if parts == nil {
 		return "none are on any node"

@@ -1,14 +1,13 @@
 package uverbs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // maxSysfsFile is the size of a page: no attribute of sysfs is larger.
@@ -16,25 +15,53 @@ const maxSysfsFile = 4096
 
 // readSysfs reads one attribute and cuts the end of the line. Empty slots of
 // some tables fail with EINVAL when read.
-func readSysfs(sys fs.FS, name string) ([]byte, error) {
+func readSysfs(sys fs.FS, name string) (string, error) {
 	f, err := sys.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b := make([]byte, maxSysfsFile+1)
+	n, err := io.ReadFull(f, b)
+	switch err {
+	case io.EOF, io.ErrUnexpectedEOF:
+		return strings.TrimSuffix(string(b[:n]), "\n"), nil
+	case nil:
+		err = fmt.Errorf("/sys/%s: %w: more than %d bytes", name, ErrMalformed, maxSysfsFile)
+	}
+	return "", err
+}
+
+// sysfsNames lists a folder in the order of the names. (fs.ReadDir and slices.Sort
+// would do it with more code in every program than all else in this file.)
+func sysfsNames(sys fs.FS, dir string) ([]string, error) {
+	f, err := sys.Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSysfsFile+1))
+	d, ok := f.(fs.ReadDirFile)
+	if !ok {
+		return nil, &fs.PathError{Op: "readdir", Path: dir, Err: syscall.ENOTDIR}
+	}
+	entries, err := d.ReadDir(-1)
 	if err != nil {
 		return nil, err
 	}
-	if len(b) > maxSysfsFile {
-		return nil, fmt.Errorf("/sys/%s: %w: more than %d bytes", name, ErrMalformed, maxSysfsFile)
+	var names []string
+	for _, e := range entries {
+		at := len(names)
+		names = append(names, e.Name())
+		for ; at > 0 && names[at] < names[at-1]; at-- {
+			names[at], names[at-1] = names[at-1], names[at]
+		}
 	}
-	return bytes.TrimSuffix(b, []byte{'\n'}), nil
+	return names, nil
 }
 
 // sysfsValue reads an attribute through its parser and says where what does not
 // parse stands.
-func sysfsValue[T any](sys fs.FS, name string, parse func([]byte) (T, error)) (v T, err error) {
+func sysfsValue[T any](sys fs.FS, name string, parse func(string) (T, error)) (v T, err error) {
 	b, err := readSysfs(sys, name)
 	if err != nil {
 		return v, err
@@ -46,7 +73,7 @@ func sysfsValue[T any](sys fs.FS, name string, parse func([]byte) (T, error)) (v
 }
 
 // optional is sysfsValue for an attribute that not every device has.
-func optional[T any](sys fs.FS, name string, parse func([]byte) (T, error)) (v T, err error) {
+func optional[T any](sys fs.FS, name string, parse func(string) (T, error)) (v T, err error) {
 	v, err = sysfsValue(sys, name, parse)
 	if err != nil && !errors.Is(err, ErrMalformed) {
 		return v, nil
@@ -54,17 +81,17 @@ func optional[T any](sys fs.FS, name string, parse func([]byte) (T, error)) (v T
 	return v, err
 }
 
-func malformedText(b []byte, what string) error {
-	return fmt.Errorf("%w: %.40q is not %s", ErrMalformed, b, what)
+func malformedText(s string, what string) error {
+	return fmt.Errorf("%w: %.40q is not %s", ErrMalformed, s, what)
 }
 
 // parseName reads what names something in sysfs or /dev, and so has to be fit
 // to be one element of a path.
-func parseName(b []byte) (string, error) {
-	if !isName(string(b)) {
-		return "", malformedText(b, "a name")
+func parseName(s string) (string, error) {
+	if !isName(s) {
+		return "", malformedText(s, "a name")
 	}
-	return string(b), nil
+	return s, nil
 }
 
 // isName tells whether s can stand alone in a path and be printed.
@@ -77,53 +104,53 @@ func isName(s string) bool {
 
 // parseText reads a line of printable ASCII characters. It may be empty:
 // soft-RoCE has no firmware version.
-func parseText(b []byte) (string, error) {
-	if len(b) > 255 || bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "", malformedText(b, "printable text")
+func parseText(s string) (string, error) {
+	if len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "", malformedText(s, "printable text")
 	}
-	return string(b), nil
+	return s, nil
 }
 
 // parseNumber reads a decimal or 0x-prefixed number of at most size bits.
-func parseNumber(b []byte, size int) (uint64, error) {
-	s, base := string(b), 10
+func parseNumber(s string, size int) (uint64, error) {
+	digits, base := s, 10
 	if rest, ok := strings.CutPrefix(s, "0x"); ok {
-		s, base = rest, 16
+		digits, base = rest, 16
 	}
-	n, err := strconv.ParseUint(s, base, size)
-	if err != nil || strings.HasPrefix(s, "+") {
-		return 0, malformedText(b, fmt.Sprintf("a number of %d bits", size))
+	n, err := strconv.ParseUint(digits, base, size)
+	if err != nil || strings.HasPrefix(digits, "+") {
+		return 0, malformedText(s, fmt.Sprintf("a number of %d bits", size))
 	}
 	return n, nil
 }
 
 // parseABIVersion reads the revision of a driver's private ABI.
-func parseABIVersion(b []byte) (int, error) {
-	n, err := parseNumber(b, 31)
+func parseABIVersion(s string) (int, error) {
+	n, err := parseNumber(s, 31)
 	return int(n), err
 }
 
 // parseDev reads a device number, such as 231:192, into the encoding of
 // st_rdev.
-func parseDev(b []byte) (uint64, error) {
-	major, minor, ok := bytes.Cut(b, []byte{':'})
+func parseDev(s string) (uint64, error) {
+	major, minor, ok := strings.Cut(s, ":")
 	if !ok {
-		return 0, malformedText(b, "a device number")
+		return 0, malformedText(s, "a device number")
 	}
 	// The kernel has 12 bits for the major number and 20 for the minor.
 	x, errMajor := parseDecimal(major, 12)
 	y, errMinor := parseDecimal(minor, 20)
 	if errMajor != nil || errMinor != nil || x == 0 {
-		return 0, malformedText(b, "a device number")
+		return 0, malformedText(s, "a device number")
 	}
 	return deviceNumber(x, y), nil
 }
 
-func parseDecimal(b []byte, size int) (uint64, error) {
-	if bytes.HasPrefix(b, []byte("0x")) {
-		return 0, malformedText(b, "a decimal number")
+func parseDecimal(s string, size int) (uint64, error) {
+	if strings.HasPrefix(s, "0x") {
+		return 0, malformedText(s, "a decimal number")
 	}
-	return parseNumber(b, size)
+	return parseNumber(s, size)
 }
 
 // deviceNumber packs a device number as the kernel does for stat and netlink
@@ -138,35 +165,34 @@ func splitDevice(dev uint64) (major, minor uint64) {
 }
 
 // parseGUID reads four groups of four hexadecimal digits.
-func parseGUID(b []byte) (GUID, error) {
+func parseGUID(s string) (GUID, error) {
 	var g GUID
-	groups := bytes.Split(b, []byte{':'})
-	if len(groups) != 4 {
-		return 0, malformedText(b, "a GUID")
-	}
-	for _, group := range groups {
-		n, err := strconv.ParseUint(string(group), 16, 16)
-		if err != nil || len(group) != 4 {
-			return 0, malformedText(b, "a GUID")
+	for rest, i := s, 0; ; i++ {
+		group, after, more := strings.Cut(rest, ":")
+		n, err := strconv.ParseUint(group, 16, 16)
+		if err != nil || len(group) != 4 || more != (i < 3) {
+			return 0, malformedText(s, "a GUID")
 		}
-		g = g<<16 | GUID(n)
+		if g = g<<16 | GUID(n); !more {
+			return g, nil
+		}
+		rest = after
 	}
-	return g, nil
 }
 
 // parseNodeType reads a node type, such as "1: CA".
-func parseNodeType(b []byte) (NodeType, error) {
-	number, _, ok := bytes.Cut(b, []byte{':'})
+func parseNodeType(s string) (NodeType, error) {
+	number, _, ok := strings.Cut(s, ":")
 	n, err := parseDecimal(number, 8)
 	if !ok || err != nil {
-		return 0, malformedText(b, "a node type")
+		return 0, malformedText(s, "a node type")
 	}
 	return NodeType(n), nil
 }
 
 // sysfsDevices lists the devices in /sys.
 func sysfsDevices(sys fs.FS) ([]DeviceInfo, error) {
-	nodes, err := fs.ReadDir(sys, "class/infiniband")
+	nodes, err := sysfsNames(sys, "class/infiniband")
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +202,7 @@ func sysfsDevices(sys fs.FS) ([]DeviceInfo, error) {
 	}
 	var list []DeviceInfo
 	for _, n := range nodes {
-		name, err := parseName([]byte(n.Name()))
+		name, err := parseName(n)
 		if err != nil {
 			return nil, fmt.Errorf("/sys/class/infiniband: %w", err)
 		}
@@ -202,25 +228,25 @@ type uverbsFile struct {
 // sysfsUverbs finds the uverbs files by the names of their devices.
 func sysfsUverbs(sys fs.FS) (map[string]uverbsFile, error) {
 	const class = "class/infiniband_verbs"
-	entries, err := fs.ReadDir(sys, class)
+	names, err := sysfsNames(sys, class)
 	if err != nil {
 		return nil, err
 	}
 	files := make(map[string]uverbsFile)
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "uverbs") {
+	for _, name := range names {
+		if !strings.HasPrefix(name, "uverbs") {
 			continue // abi_version
 		}
-		f := uverbsFile{name: e.Name()}
+		f := uverbsFile{name: name}
 		if !isName(f.name) {
-			return nil, fmt.Errorf("/sys/%s: %w", class, malformedText([]byte(f.name), "a name"))
+			return nil, fmt.Errorf("/sys/%s: %w", class, malformedText(f.name, "a name"))
 		}
-		device, err := sysfsValue(sys, path.Join(class, f.name, "ibdev"), parseName)
+		device, err := sysfsValue(sys, class+"/"+f.name+"/ibdev", parseName)
 		if err == nil {
-			f.rdev, err = sysfsValue(sys, path.Join(class, f.name, "dev"), parseDev)
+			f.rdev, err = sysfsValue(sys, class+"/"+f.name+"/dev", parseDev)
 		}
 		if err == nil {
-			f.abiVersion, err = sysfsValue(sys, path.Join(class, f.name, "abi_version"), parseABIVersion)
+			f.abiVersion, err = sysfsValue(sys, class+"/"+f.name+"/abi_version", parseABIVersion)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the device went away while we looked
@@ -235,23 +261,23 @@ func sysfsUverbs(sys fs.FS) (map[string]uverbsFile, error) {
 
 // sysfsDevice reads what /sys says of one device.
 func sysfsDevice(sys fs.FS, name string) (DeviceInfo, error) {
-	dir := path.Join("class/infiniband", name)
+	dir := "class/infiniband/" + name
 	info := DeviceInfo{Name: name, Index: -1, Driver: sysfsDriver(sys, name)}
 	var errs [5]error
-	info.NodeType, errs[0] = optional(sys, path.Join(dir, "node_type"), parseNodeType)
-	info.NodeGUID, errs[1] = optional(sys, path.Join(dir, "node_guid"), parseGUID)
-	info.SysImageGUID, errs[2] = optional(sys, path.Join(dir, "sys_image_guid"), parseGUID)
-	info.Firmware, errs[3] = optional(sys, path.Join(dir, "fw_ver"), parseText)
+	info.NodeType, errs[0] = optional(sys, dir+"/node_type", parseNodeType)
+	info.NodeGUID, errs[1] = optional(sys, dir+"/node_guid", parseGUID)
+	info.SysImageGUID, errs[2] = optional(sys, dir+"/sys_image_guid", parseGUID)
+	info.Firmware, errs[3] = optional(sys, dir+"/fw_ver", parseText)
 	info.Netdev, errs[4] = sysfsNetdev(sys, dir)
 	if err := errors.Join(errs[:]...); err != nil {
 		return DeviceInfo{}, err
 	}
-	ports, err := fs.ReadDir(sys, path.Join(dir, "ports"))
+	ports, err := sysfsNames(sys, dir+"/ports")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return DeviceInfo{}, err
 	}
 	for _, p := range ports {
-		if n, err := parseDecimal([]byte(p.Name()), 16); err == nil && n >= 1 {
+		if n, err := parseDecimal(p, 16); err == nil && n >= 1 {
 			info.Ports++
 		}
 	}
@@ -261,20 +287,26 @@ func sysfsDevice(sys fs.FS, name string) (DeviceInfo, error) {
 // sysfsNetdev finds the network device: of the first GID, or the one that a
 // soft device was made on.
 func sysfsNetdev(sys fs.FS, dir string) (string, error) {
-	name, err := optional(sys, path.Join(dir, "ports/1/gid_attrs/ndevs/0"), parseName)
+	name, err := optional(sys, dir+"/ports/1/gid_attrs/ndevs/0", parseName)
 	if err != nil || name != "" {
 		return name, err
 	}
-	return optional(sys, path.Join(dir, "parent"), parseName)
+	return optional(sys, dir+"/parent", parseName)
 }
 
 // sysfsDriver finds the driver of a device: by the name of the driver of the
 // PCI or platform device below it, or for soft devices, which have none, by
 // the name that they usually get.
 func sysfsDriver(sys fs.FS, name string) Driver {
-	target, err := fs.ReadLink(sys, path.Join("class/infiniband", name, "device/driver"))
+	target, err := fs.ReadLink(sys, "class/infiniband/"+name+"/device/driver")
 	if err == nil {
-		return driverOfModule[path.Base(target)]
+		module := target[strings.LastIndexByte(target, '/')+1:]
+		for _, m := range modules {
+			if m.name == module {
+				return m.driver
+			}
+		}
+		return DriverUnknown
 	}
 	for _, d := range []Driver{DriverRXE, DriverSIW} {
 		if strings.HasPrefix(name, d.String()) {
@@ -284,11 +316,15 @@ func sysfsDriver(sys fs.FS, name string) Driver {
 	return DriverUnknown
 }
 
-// driverOfModule names the drivers of PCI and platform devices. Several RDMA
-// drivers sit on top of a driver for Ethernet.
-var driverOfModule = map[string]Driver{
-	"mlx5_core": DriverMlx5, "mlx4_core": DriverMlx4, "cxgb4": DriverCxgb4, "ib_mthca": DriverMthca,
-	"bnxt_en": DriverBnxtRE, "i40e": DriverIrdma, "ice": DriverIrdma, "idpf": DriverIrdma, "vmw_pvrdma": DriverPvrdma,
-	"qede": DriverQedr, "hns3": DriverHNS, "hns_roce": DriverHNS, "usnic_verbs": DriverUsnic, "hfi1": DriverHFI1,
-	"qib": DriverQIB, "efa": DriverEFA, "erdma": DriverERDMA, "mana": DriverMANA, "ionic": DriverIonic,
+// modules name the drivers of PCI and platform devices. Several RDMA drivers sit on top
+// of a driver for Ethernet.
+var modules = [...]struct {
+	name   string
+	driver Driver
+}{
+	{"mlx5_core", DriverMlx5}, {"mlx4_core", DriverMlx4}, {"cxgb4", DriverCxgb4}, {"ib_mthca", DriverMthca},
+	{"bnxt_en", DriverBnxtRE}, {"i40e", DriverIrdma}, {"ice", DriverIrdma}, {"idpf", DriverIrdma},
+	{"vmw_pvrdma", DriverPvrdma}, {"qede", DriverQedr}, {"hns3", DriverHNS}, {"hns_roce", DriverHNS},
+	{"usnic_verbs", DriverUsnic}, {"hfi1", DriverHFI1}, {"qib", DriverQIB}, {"efa", DriverEFA},
+	{"erdma", DriverERDMA}, {"mana", DriverMANA}, {"ionic", DriverIonic},
 }

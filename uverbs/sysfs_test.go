@@ -18,7 +18,7 @@ func TestParseDev(t *testing.T) {
 		"231:192": 59328, "10:58": 2618, "231:256": 231<<8 | 1<<20, "4095:1048575": 0xfff<<8 | 0xff | 0xfff<<20,
 		"": 0, "231": 0, "231:": 0, ":1": 0, "231:1048576": 0, "4096:1": 0, "-1:1": 0, "0x10:1": 0, "1:2:3": 0, " 1:2": 0, "0:1": 0,
 	} {
-		got, err := parseDev([]byte(text))
+		got, err := parseDev(text)
 		if (err == nil) != (want != 0) || got != want {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
 		}
@@ -31,12 +31,12 @@ func TestParseDev(t *testing.T) {
 }
 
 func TestParseGUID(t *testing.T) {
-	got, err := parseGUID([]byte("5054:00ff:fe12:3456"))
+	got, err := parseGUID("5054:00ff:fe12:3456")
 	if err != nil || got != 0x505400fffe123456 || got.String() != "5054:00ff:fe12:3456" {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, text := range []string{"", "5054:00ff:fe12", "5054:00ff:fe12:3456:", "5054:0ff:fe12:3456", "5054:+0ff:fe12:3456", "5054:00ff:fe12:345g"} {
-		if got, err := parseGUID([]byte(text)); !errors.Is(err, ErrMalformed) {
+		if got, err := parseGUID(text); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
@@ -44,12 +44,12 @@ func TestParseGUID(t *testing.T) {
 
 func TestParseNumber(t *testing.T) {
 	for text, want := range map[string]uint64{"0xffff": 0xffff, "65535": 65535, "0": 0, "0x8001": 0x8001} {
-		if got, err := parseNumber([]byte(text), 16); err != nil || got != want {
+		if got, err := parseNumber(text, 16); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "0x", "0x10000", "65536", "-1", "+1", "1 ", "1_0", "0b1", "x"} {
-		if got, err := parseNumber([]byte(text), 16); !errors.Is(err, ErrMalformed) {
+		if got, err := parseNumber(text, 16); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
@@ -118,20 +118,20 @@ func FuzzSysfs(f *testing.F) {
 		if len(b) > 100 || len(name) > 70 {
 			return // the fuzzer would spend its time shortening them
 		}
-		if s, err := parseName(b); err == nil && (s == "." || s == ".." || strings.ContainsAny(s, "/ \x00\n") || !fs.ValidPath(s)) {
+		if s, err := parseName(string(b)); err == nil && (s == "." || s == ".." || strings.ContainsAny(s, "/ \x00\n") || !fs.ValidPath(s)) {
 			t.Errorf("%q was taken for a name", s)
 		}
-		if n, err := parseNumber(b, 16); err == nil && n > 0xffff {
+		if n, err := parseNumber(string(b), 16); err == nil && n > 0xffff {
 			t.Errorf("%q was taken for the 16-bit number %d", b, n)
 		}
-		if dev, err := parseDev(b); err == nil {
+		if dev, err := parseDev(string(b)); err == nil {
 			major, minor := splitDevice(dev)
 			var x, y uint64
 			if n, err := fmt.Sscanf(string(b), "%d:%d", &x, &y); n != 2 || err != nil || x != major || y != minor || x == 0 {
 				t.Errorf("%q was taken for %d:%d", b, major, minor)
 			}
 		}
-		if g, err := parseGUID(b); err == nil && !strings.EqualFold(g.String(), string(b)) {
+		if g, err := parseGUID(string(b)); err == nil && !strings.EqualFold(g.String(), string(b)) {
 			t.Errorf("%q was taken for the GUID %v", b, g)
 		}
 		list, err := sysfsDevices(sameFS{b, name})

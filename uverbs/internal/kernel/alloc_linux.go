@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"bufio"
 	"bytes"
 	"os"
 	"strconv"
@@ -80,9 +79,8 @@ func populate(b []byte, page int) error {
 // /proc/meminfo, 0 where there are none. munmap wants whole huge pages, so
 // the size has to be known.
 func hugePageSize(meminfo []byte) int {
-	s := bufio.NewScanner(bytes.NewReader(meminfo))
-	for s.Scan() {
-		rest, ok := bytes.CutPrefix(s.Bytes(), []byte("Hugepagesize:"))
+	for line := range bytes.Lines(meminfo) {
+		rest, ok := bytes.CutPrefix(bytes.TrimSuffix(line, []byte{'\n'}), []byte("Hugepagesize:"))
 		if !ok {
 			continue
 		}

@@ -52,7 +52,38 @@ func checkDevice(fd int, rdev uint64) error {
 }
 
 // Sysfs implements [Kernel].
-func (linux) Sysfs() fs.FS { return os.DirFS("/sys") }
+func (linux) Sysfs() fs.FS { return sysfs{} }
+
+// sysfs is what os.DirFS would return for /sys, without the methods that nobody calls:
+// what is reached through an interface stays in every program.
+type sysfs struct{}
+
+func (sysfs) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	f, err := os.Open("/sys/" + name)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// ReadLink implements [fs.ReadLinkFS].
+func (sysfs) ReadLink(name string) (string, error) {
+	if !fs.ValidPath(name) {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: fs.ErrInvalid}
+	}
+	return os.Readlink("/sys/" + name)
+}
+
+// Lstat implements [fs.ReadLinkFS].
+func (sysfs) Lstat(name string) (fs.FileInfo, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "lstat", Path: name, Err: fs.ErrInvalid}
+	}
+	return os.Lstat("/sys/" + name)
+}
 
 // PageSize implements [Kernel].
 func (linux) PageSize() int { return os.Getpagesize() }
