@@ -1,7 +1,6 @@
 package cq
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -34,8 +33,12 @@ func (t *Members) Join(ep *Endpoint, state *State, produced uint32) *Member {
 	defer t.mu.Unlock()
 	old := t.load()
 	// Sorted by QPN, and of one QPN the newest last.
-	at, _ := slices.BinarySearchFunc(old, ep.QPN+1, compareQPN)
-	members := slices.Insert(slices.Clone(old), at, m)
+	at := len(old)
+	for at > 0 && old[at-1].ep.QPN > ep.QPN {
+		at--
+	}
+	members := make([]*Member, 0, len(old)+1)
+	members = append(append(append(members, old[:at]...), m), old[at:]...)
 	t.members.Store(&members)
 	return m
 }
@@ -46,8 +49,6 @@ func (t *Members) load() []*Member {
 	}
 	return nil
 }
-
-func compareQPN(m *Member, qpn uint32) int { return int(int64(m.ep.QPN) - int64(qpn)) }
 
 // Close marks a member as the tombstone of a queue pair that is gone: requests
 // that still complete on it end unheard of. Any goroutine.
@@ -64,7 +65,13 @@ func (m *Member) Endpoint() *Endpoint { return m.ep }
 func (t *Members) Remove(m *Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	members := slices.DeleteFunc(slices.Clone(t.load()), func(o *Member) bool { return o == m })
+	old := t.load()
+	members := make([]*Member, 0, len(old))
+	for _, o := range old {
+		if o != m {
+			members = append(members, o)
+		}
+	}
 	t.members.Store(&members)
 }
 

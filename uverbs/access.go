@@ -33,15 +33,18 @@ const (
 	writingAccess = LocalWrite | RemoteWrite | RemoteAtomic | MWBind
 )
 
+var accessNames = [...]struct {
+	bit  Access
+	name string
+}{
+	{LocalWrite, "LocalWrite"}, {RemoteWrite, "RemoteWrite"}, {RemoteRead, "RemoteRead"}, {RemoteAtomic, "RemoteAtomic"},
+	{MWBind, "MWBind"}, {FlushGlobal, "FlushGlobal"}, {FlushPersistent, "FlushPersistent"}, {RelaxedOrdering, "RelaxedOrdering"},
+}
+
 // String lists the rights by name.
 func (a Access) String() string {
-	names := []struct {
-		bit  Access
-		name string
-	}{{LocalWrite, "LocalWrite"}, {RemoteWrite, "RemoteWrite"}, {RemoteRead, "RemoteRead"}, {RemoteAtomic, "RemoteAtomic"},
-		{MWBind, "MWBind"}, {FlushGlobal, "FlushGlobal"}, {FlushPersistent, "FlushPersistent"}, {RelaxedOrdering, "RelaxedOrdering"}}
 	var parts []string
-	for _, n := range names {
+	for _, n := range accessNames {
 		if a&n.bit != 0 {
 			parts = append(parts, n.name)
 			a &^= n.bit

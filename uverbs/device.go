@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -43,6 +42,7 @@ type Device struct {
 	makers  sync.RWMutex // read-locked while an object is made; comes before mu
 	mu      sync.Mutex
 	objects map[uint64]closer
+	order   []uint64 // the keys of objects as they were made, and of some that are gone
 	closing bool
 	closed  chan struct{} // closed when Close has done its work
 }
@@ -131,18 +131,29 @@ func (d *Device) Close() error {
 func (d *Device) ofKind(k kind) []closer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var ids []uint64
-	for id, c := range d.objects {
-		if c.base().kind == k {
-			ids = append(ids, id)
+	var all []closer
+	for _, id := range d.order {
+		if c := d.objects[id]; c != nil && c.base().kind == k {
+			all = append(all, c)
 		}
 	}
-	slices.Sort(ids)
-	all := make([]closer, len(ids))
-	for i, id := range ids {
-		all[i] = d.objects[id]
-	}
 	return all
+}
+
+// enter adds an object. The device's mu is held.
+func (d *Device) enter(c closer) {
+	id := c.base().id
+	d.objects[id] = c
+	if len(d.order) > 2*len(d.objects)+16 {
+		live := d.order[:0]
+		for _, id := range d.order {
+			if d.objects[id] != nil {
+				live = append(live, id)
+			}
+		}
+		d.order = live
+	}
+	d.order = append(d.order, id)
 }
 
 // object finds an object by its user handle, as events name it.

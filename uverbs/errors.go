@@ -3,7 +3,6 @@ package uverbs
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"syscall"
 )
 
@@ -55,21 +54,15 @@ type Error struct {
 
 // Error returns one line: operation, device, cause and hint.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("goverbs: ")
+	s := "goverbs: "
 	if e.Device != "" {
-		b.WriteString(e.Device)
-		b.WriteString(": ")
+		s += e.Device + ": "
 	}
-	b.WriteString(e.Op)
-	b.WriteString(": ")
-	b.WriteString(e.Err.Error())
+	s += e.Op + ": " + e.Err.Error()
 	if e.Hint != "" {
-		b.WriteString(" (")
-		b.WriteString(e.Hint)
-		b.WriteString(")")
+		s += " (" + e.Hint + ")"
 	}
-	return b.String()
+	return s
 }
 
 // Unwrap returns the cause.

@@ -90,7 +90,7 @@ func (d *Device) hold(c closer, bases ...*object) error {
 	for _, b := range o.bases {
 		b.users[o.kind]++
 	}
-	d.objects[o.id] = c
+	d.enter(c)
 	return nil
 }
 

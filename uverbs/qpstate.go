@@ -257,6 +257,23 @@ func (qp *QP) change(to QPState, attrs ...QPAttr) error {
 	return nil
 }
 
+// transitions are what they take.
+var transitions = [...]struct {
+	typ      QPType
+	from, to QPState
+	attrs    string
+}{
+	{RC, StateReset, StateInit, "access, P_Key index and port"},
+	{RC, StateInit, StateRTR, "path, path MTU, destination QPN, receive PSN, peer read depth and RNR timer"},
+	{RC, StateRTR, StateRTS, "timeout, retries, RNR retries, send PSN and read depth"},
+	{UC, StateReset, StateInit, "access, P_Key index and port"},
+	{UC, StateInit, StateRTR, "path, path MTU, destination QPN and receive PSN"},
+	{UC, StateRTR, StateRTS, "the send PSN"},
+	{UD, StateReset, StateInit, "Q_Key, P_Key index and port"},
+	{UD, StateInit, StateRTR, "no attributes"},
+	{UD, StateRTR, StateRTS, "the send PSN"},
+}
+
 // explainModify adds what an errno of modify means.
 func explainModify(err error, m *abi.UverbsModifyQP, typ QPType, from, to QPState) error {
 	var e *Error
@@ -268,27 +285,14 @@ func explainModify(err error, m *abi.UverbsModifyQP, typ QPType, from, to QPStat
 		e.Hint = "the source GID index is empty: the address was removed, or the port is down"
 	case isErrno(err, syscall.EPERM) && m.AttrMask&maskQKey != 0 && m.QKey&privilegedQKey != 0:
 		e.Hint = fmt.Sprintf("Q_Key %#x has its top bit set: that takes CAP_NET_RAW, or \"rdma system set privileged-qkey on\"", m.QKey)
-	case isErrno(err, syscall.EINVAL) && typ == UD && from == StateReset && to == StateInit:
-		e.Hint = "the transition of a UD queue pair takes Q_Key, P_Key index and port"
-	case isErrno(err, syscall.EINVAL) && typ == UD && from == StateRTR && to == StateRTS:
-		e.Hint = "the transition of a UD queue pair takes the send PSN"
-	case isErrno(err, syscall.EINVAL) && typ == UD && from == StateInit && to == StateRTR:
-		e.Hint = "the transition of a UD queue pair takes no attributes"
-	case isErrno(err, syscall.EINVAL) && typ == UC && from == StateInit && to == StateRTR:
-		e.Hint = "the transition of a UC queue pair takes path, path MTU, destination QPN and receive PSN"
-	case isErrno(err, syscall.EINVAL) && typ == UC && from == StateRTR && to == StateRTS:
-		e.Hint = "the transition of a UC queue pair takes the send PSN"
 	case isErrno(err, syscall.EINVAL):
-		switch [2]QPState{from, to} {
-		case [2]QPState{StateReset, StateInit}:
-			e.Hint = "the transition takes access, P_Key index and port"
-		case [2]QPState{StateInit, StateRTR}:
-			e.Hint = "the transition takes path, path MTU, destination QPN, receive PSN and peer read depth"
-		case [2]QPState{StateRTR, StateRTS}:
-			e.Hint = "the transition takes timeout, retries, RNR retries, send PSN and read depth"
-		default:
-			e.Hint = "from " + from.String() + " a queue pair goes on to the next state, to RESET or to ERR"
+		for _, t := range transitions {
+			if t.typ == typ && t.from == from && t.to == to {
+				e.Hint = "the transition of a " + typ.String() + " queue pair takes " + t.attrs
+				return err
+			}
 		}
+		e.Hint = "from " + from.String() + " a queue pair goes on to the next state, to RESET or to ERR"
 	}
 	return err
 }

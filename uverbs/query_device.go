@@ -34,7 +34,16 @@ const (
 
 // String lists the bits by the kernel's names.
 func (c DeviceCaps) String() string {
-	return strings.ReplaceAll(abi.UverbsDeviceCapFlags(c).String(), "IB_UVERBS_DEVICE_", "")
+	return shortNames(abi.UverbsDeviceCapFlags(c).String(), "IB_UVERBS_DEVICE_")
+}
+
+// shortNames takes the prefix off the names of a list as package abi prints them.
+func shortNames(list, prefix string) string {
+	names := strings.Split(list, "|")
+	for i, n := range names {
+		names[i] = strings.TrimPrefix(n, prefix)
+	}
+	return strings.Join(names, "|")
 }
 
 // AtomicCap says between whom the device's atomic operations are atomic.

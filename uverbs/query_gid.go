@@ -3,7 +3,6 @@ package uverbs
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"syscall"
 
 	"github.com/goverbs/goverbs/abi"
@@ -72,7 +71,8 @@ const (
 )
 
 // GIDTable lists the entries in use of the GID tables of all ports, by port and
-// index.
+// index, which is the order in which the kernel goes through them
+// (rdma_query_gid_table of drivers/infiniband/core/cache.c).
 func (d *Device) GIDTable() ([]GIDEntry, error) {
 	table, err := d.gidTable(usualGIDs)
 	if isErrno(err, syscall.EINVAL) {
@@ -82,12 +82,6 @@ func (d *Device) GIDTable() ([]GIDEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(table, func(a, b GIDEntry) int {
-		if a.Port != b.Port {
-			return a.Port - b.Port
-		}
-		return a.Index - b.Index
-	})
 	return table, nil
 }
 

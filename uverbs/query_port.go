@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/goverbs/goverbs/abi"
 )
@@ -81,7 +80,7 @@ type PortCaps uint32
 
 // String lists the bits by the kernel's names.
 func (c PortCaps) String() string {
-	return strings.ReplaceAll(abi.UverbsQueryPortCapFlags(c).String(), "IB_UVERBS_PCF_", "")
+	return shortNames(abi.UverbsQueryPortCapFlags(c).String(), "IB_UVERBS_PCF_")
 }
 
 // PortAttr is what a port is and can do.

@@ -31,7 +31,7 @@ const (
 	EOPNOTSUPP      Errno = 95
 )
 
-var errnoNames = map[Errno]string{
+var errnoNames = [...]string{
 	EPERM: "EPERM", ENOENT: "ENOENT", EINTR: "EINTR", EIO: "EIO", EBADF: "EBADF", EAGAIN: "EAGAIN", ENOMEM: "ENOMEM",
 	EACCES: "EACCES", EFAULT: "EFAULT", EBUSY: "EBUSY", EINVAL: "EINVAL", ENOTTY: "ENOTTY", ENOSPC: "ENOSPC",
 	ENOSYS: "ENOSYS", ENODATA: "ENODATA", EPROTONOSUPPORT: "EPROTONOSUPPORT", EOPNOTSUPP: "EOPNOTSUPP",
@@ -39,8 +39,8 @@ var errnoNames = map[Errno]string{
 
 // String returns the name of the number, such as EINVAL, or errno(N).
 func (e Errno) String() string {
-	if s, ok := errnoNames[e]; ok {
-		return s
+	if e < Errno(len(errnoNames)) && errnoNames[e] != "" {
+		return errnoNames[e]
 	}
 	return "errno(" + strconv.FormatUint(uint64(e), 10) + ")"
 }

@@ -17,14 +17,13 @@ const (
 	NodeUnspecified NodeType = 7
 )
 
-// String returns the name that rdma-core's tools print.
-func (t NodeType) String() string {
-	return named("NodeType", uint8(t), map[uint8]string{
-		uint8(NodeCA): "ca", uint8(NodeSwitch): "switch", uint8(NodeRouter): "router",
-		uint8(NodeRNIC): "rnic", uint8(NodeUSNIC): "usnic", uint8(NodeUSNICUDP): "usnic_udp",
-		uint8(NodeUnspecified): "unspecified",
-	})
+var nodeTypes = [...]string{
+	NodeCA: "ca", NodeSwitch: "switch", NodeRouter: "router", NodeRNIC: "rnic", NodeUSNIC: "usnic",
+	NodeUSNICUDP: "usnic_udp", NodeUnspecified: "unspecified",
 }
+
+// String returns the name that rdma-core's tools print.
+func (t NodeType) String() string { return named("NodeType", uint8(t), nodeTypes[:]) }
 
 // PortState is the logical state of a port (enum ib_port_state of the kernel).
 type PortState uint8
@@ -39,12 +38,10 @@ const (
 	PortActiveDefer PortState = 5
 )
 
+var portStates = [...]string{"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"}
+
 // String returns the name that "rdma link" prints.
-func (s PortState) String() string {
-	return named("PortState", uint8(s), map[uint8]string{
-		0: "NOP", 1: "DOWN", 2: "INIT", 3: "ARMED", 4: "ACTIVE", 5: "ACTIVE_DEFER",
-	})
-}
+func (s PortState) String() string { return named("PortState", uint8(s), portStates[:]) }
 
 // PortPhysState is the physical state of a port (enum ib_port_phys_state of
 // the kernel).
@@ -61,18 +58,15 @@ const (
 	PhysTest          PortPhysState = 7
 )
 
+var portPhysStates = [...]string{"NOP", "SLEEP", "POLLING", "DISABLED", "ARMED", "LINK_UP", "LINK_ERROR_RECOVER", "PHY_TEST"}
+
 // String returns the name that "rdma link" prints.
-func (s PortPhysState) String() string {
-	return named("PortPhysState", uint8(s), map[uint8]string{
-		0: "NOP", 1: "SLEEP", 2: "POLLING", 3: "DISABLED", 4: "ARMED", 5: "LINK_UP",
-		6: "LINK_ERROR_RECOVER", 7: "PHY_TEST",
-	})
-}
+func (s PortPhysState) String() string { return named("PortPhysState", uint8(s), portPhysStates[:]) }
 
 // named returns the name of n, or the type's name with the number.
-func named(typ string, n uint8, names map[uint8]string) string {
-	if s, ok := names[n]; ok {
-		return s
+func named(typ string, n uint8, names []string) string {
+	if int(n) < len(names) && names[n] != "" {
+		return names[n]
 	}
 	return typ + "(" + strconv.Itoa(int(n)) + ")"
 }
