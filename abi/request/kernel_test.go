@@ -39,7 +39,7 @@ const (
 func TestKernelAgrees(t *testing.T) {
 	fd, err := syscall.Open("/dev/infiniband/uverbs0", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("needs a guest with soft-RoCE: there is no /dev/infiniband/uverbs0")
+		t.Skip("declared skip: needs a guest with soft-RoCE: there is no /dev/infiniband/uverbs0")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestKernelAgrees(t *testing.T) {
 	k := &kernel{t: t, fd: fd, m: m, config: *rxe}
 	k.config.PageSize = os.Getpagesize()
 	if got := k.ask(hdr(0xfff, 0)); got == request.EINVAL {
-		t.Skip("needs a guest with soft-RoCE: uverbs0 is another driver's")
+		t.Skip("declared skip: needs a guest with soft-RoCE: uverbs0 is another driver's")
 	}
 	k.headers()
 	k.commands()
