@@ -296,7 +296,10 @@ func (h *hostile) almost(back int, p *program) {
 	c := h.pick(back)
 	how, x := p.byte(), p.byte()
 	tail := c.u.sendPos
-	if c.side == cq.RecvSide {
+	switch {
+	case c.side == cq.RecvSide && c.u.shared:
+		tail = uint16(h.srq.table.Depth()) + 1 // there is no such position
+	case c.side == cq.RecvSide:
 		tail = c.u.recvPos
 	}
 	c.bytes, c.imm, c.source, c.vlan, c.headers, c.slid = uint32(x), uint32(x)*0x01010101, uint32(x)*0x01020408, uint16(x)<<8, x, uint16(x)
@@ -409,7 +412,20 @@ func TestPollEndsAfterALap(t *testing.T) {
 // that was not posted, none ends twice, none of another queue, room comes back once for
 // each, and nothing is written or read outside.
 func FuzzCQRing(f *testing.F) {
-	f.Add([]byte{0, 0, 0x00, 0, 0x02, 0, 0xff})
+	for _, p := range []program{
+		{0, 0, 0x00, 0, 0x02, 0xff, 0xff},                                                         // a send that ends
+		{1, 1, 0x01, 8, 0x01, 8, 0x02, 0x02, 0xff, 0x02, 0x12, 0xff},                              // receives that end twice, in the other order
+		{4, 0x23, 0x10, 0, 0x10, 0, 0x00, 0, 0x03, 13, 2, 0x02, 0xff, 0xff},                       // quiet ones before a failure, and its success
+		{2, 0x10, 0x20, 0, 0x02, 0xff, 0x00, 0, 0x02, 0x12, 0xff},                                 // one that the device is not to know of yet
+		{0, 0, 0x01, 2, 0x01, 2, 0x03, 15, 0, 0xff, 0x03, 13, 5, 0x12, 0xff, 0x12, 0x02, 0xff},    // shared ones, and pages on their way
+		{0, 0, 0x01, 2, 0x03, 8, 3, 0xff, 0x02, 0xff, 0x01, 4, 0x02, 0xff, 0x00, 5, 0x02, 0xff},   // of a tombstone, and of another queue
+		{8, 0x73, 0x00, 0, 0x02, 0xfd, 0xff, 0xff, 0x9d, 0x1d, 0xff},                              // a device as fast as Poll
+		{0, 0, 0xfe, 0xfe, 0x00, 0, 0x02, 0x1b, 0x00, 0, 0x02, 0x12, 0x5b, 0xff, 0xff},            // laps, and a sweep
+		{1, 0, 0x00, 0, 0x00, 0, 0x02, 0x12, 0x6b, 0xff, 0x00, 0, 0x02, 0x3b, 0xff, 0xab, 0xff},   // other rings
+		{16, 2, 0x01, 64, 0x01, 64, 0x03, 17, 31, 0x13, 17, 30, 0xff, 0x00, 0, 0x03, 18, 0, 0xff}, // data in the entry
+	} {
+		f.Add([]byte(p))
+	}
 	h := newHostile(f)
 	f.Fuzz(func(t *testing.T, p []byte) {
 		// Programs take microseconds.
