@@ -28,6 +28,9 @@ type testRun struct {
 	timeout time.Duration // -test.timeout; 0 means none
 	mkdirs  []string
 	collect []string
+
+	// judge, if not nil, says what is wrong with which tests passed and which were skipped.
+	judge func(passed []string, skips []skip) error
 }
 
 // boolTestFlags are the flags of test binaries that take no value of their own.
@@ -167,6 +170,9 @@ func (r testRun) run(ctx context.Context, v *vm, env []string, stdout, stderr io
 	}
 	if len(bad) > 0 {
 		err = errors.Join(err, exitError{exitSkip, errors.New(strings.Join(bad, "\n"))})
+	}
+	if r.judge != nil {
+		err = errors.Join(err, r.judge(out.passed, out.skips))
 	}
 	return code, err
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/conformance"
 	"github.com/goverbs/goverbs/tools/readme"
 )
 
@@ -65,6 +66,9 @@ func (s *suite) guestPart(ctx context.Context, kernel string) {
 			s.readme(ctx, where, v)
 		}
 		for _, t := range tests {
+			if t.pkg == "./uverbs" {
+				t.run.judge = s.conforms(conformance.Place(kernel))
+			}
 			s.step(where, "go test "+t.pkg, func() (string, error) {
 				out, err := v.guestTest(ctx, t)
 				if out = strings.TrimSpace(strings.TrimSuffix(out, "PASS\n")); out != "" {

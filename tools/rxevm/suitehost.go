@@ -55,6 +55,7 @@ func (s *suite) hostPart(ctx context.Context) {
 		return first, err
 	})
 	s.referee(ctx, where)
+	s.conformance(ctx, where)
 	var narrow []string
 	for _, p := range narrowPackages {
 		if _, err := os.Stat(filepath.Join(s.root, strings.TrimSuffix(p, "/..."))); err == nil {

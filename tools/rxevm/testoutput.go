@@ -28,7 +28,8 @@ type testOutput struct {
 	w    io.Writer
 	mode verbosity
 
-	skips []skip
+	skips  []skip
+	passed []string
 
 	partial []byte
 	current string // the test that log lines belong to
@@ -127,6 +128,8 @@ func (t *testOutput) control(s, end string, m []string) {
 	log := t.logs[test]
 	delete(t.logs, test)
 	switch result {
+	case "PASS":
+		t.passed = append(t.passed, test)
 	case "SKIP":
 		t.skips = append(t.skips, skip{test, strings.TrimSpace(strings.Join(log, ""))})
 	case "FAIL", "BENCH":
