@@ -64,17 +64,17 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// tool finds a program of rdma-core or perftest.
-func tool(t *testing.T, name string) string {
+// tool finds a program of rdma-core or perftest, and returns how its command begins.
+func tool(t *testing.T, name string) []string {
 	t.Helper()
-	path, err := findTool(name)
+	begin, err := findTool(name)
 	if err != nil && os.Getenv(coreVar) != "" {
 		t.Fatal(err) // who names a folder wants what is in it
 	}
 	if err != nil {
 		t.Skip("declared skip: ", err)
 	}
-	return path
+	return begin
 }
 
 // user is who runs the programs.
@@ -99,7 +99,7 @@ func users() []user {
 func simulate(ctx context.Context, t *testing.T, u user, args ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(ctx, program(t, "mlx5sim"), append([]string{"run"}, args...)...)
-	c.Env = coreEnvironment()
+	c.Env = toolEnvironment()
 	if u.id != uint32(os.Getuid()) {
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.id, Gid: u.id}}
 		c.Env = append(c.Env, "TMPDIR=/tmp") // this one's may be the tester's alone

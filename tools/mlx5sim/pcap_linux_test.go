@@ -29,7 +29,7 @@ func TestPcapDissected(t *testing.T) {
 	} {
 		t.Run(c.tool+" "+c.flags, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "packets.pcap")
-			game := []string{tool(t, c.tool), "-e", "-p", port(t), "-n", fmt.Sprint(rounds), "-g", c.gid, "-s", fmt.Sprint(c.size)}
+			game := append(tool(t, c.tool), "-e", "-p", port(t), "-n", fmt.Sprint(rounds), "-g", c.gid, "-s", fmt.Sprint(c.size))
 			args := append(strings.Fields(c.flags), "-trace", "-pcap", file, "-wait", patience.String(), "--")
 			args = append(append(append(append(args, game...), "--and"), game...), "localhost")
 			out, code := simulated(t, me(), args...)

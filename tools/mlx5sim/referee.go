@@ -36,7 +36,7 @@ type referee struct {
 	short  bool
 	stdout io.Writer
 	verbs  func() (string, error)
-	find   func(name string) (string, error)
+	find   func(name string) ([]string, error)
 	// play runs mlx5sim run in a folder.
 	play func(dir string, args []string) outcome
 
@@ -128,7 +128,7 @@ func playAlone(ctx context.Context, limit time.Duration, self, dir string, args 
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c := exec.CommandContext(limited, self, append([]string{"run"}, args...)...)
-	c.Dir, c.Env = dir, coreEnvironment()
+	c.Dir, c.Env = dir, toolEnvironment()
 	c.WaitDelay = 10 * time.Second // for who outlives its keeper and holds the output
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
@@ -153,14 +153,14 @@ func playAlone(ctx context.Context, limit time.Duration, self, dir string, args 
 func (r *referee) cases(all []refereeCase) (int, error) {
 	begin := time.Now()
 	verbs, verbsErr := "", error(nil)
-	find := func(name string) (string, error) {
+	find := func(name string) ([]string, error) {
 		if name != "verbs" {
 			return r.find(name)
 		}
 		if verbs == "" && verbsErr == nil {
 			verbs, verbsErr = r.verbs()
 		}
-		return verbs, verbsErr
+		return []string{verbs}, verbsErr
 	}
 	for _, c := range all {
 		if r.short && !c.short || r.only != nil && !r.only.MatchString(c.name()) {
@@ -188,7 +188,7 @@ func (r *referee) cases(all []refereeCase) (int, error) {
 }
 
 // one plays a case. An error ends it all.
-func (r *referee) one(c *refereeCase, find func(string) (string, error)) error {
+func (r *referee) one(c *refereeCase, find func(string) ([]string, error)) error {
 	var args []string
 	var o outcome
 	begin := time.Now()

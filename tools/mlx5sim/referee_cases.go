@@ -48,19 +48,18 @@ func (c *refereeCase) name() string {
 }
 
 // arguments are those of mlx5sim run. The error is find's.
-func (c *refereeCase) arguments(port string, find func(program string) (string, error)) ([]string, error) {
+func (c *refereeCase) arguments(port string, find func(program string) ([]string, error)) ([]string, error) {
 	args := append(strings.Fields(c.flags), "-wait", refereeLimit.String(), "--")
 	for i, line := range c.lines {
 		w := strings.Fields(strings.ReplaceAll(line, "PORT", port))
-		path, err := find(w[0])
+		begin, err := find(w[0])
 		if err != nil {
 			return nil, err
 		}
-		w[0] = path
 		if i > 0 {
 			args = append(args, "--and")
 		}
-		args = append(args, w...)
+		args = append(append(args, begin...), w[1:]...)
 	}
 	return args, nil
 }

@@ -21,14 +21,14 @@ type missingError struct{ name, sentence string }
 
 func (e *missingError) Error() string { return e.sentence }
 
-// findTool finds a program of rdma-core or perftest.
-func findTool(name string) (string, error) {
+// findTool finds a program of rdma-core or perftest, and returns how its command begins.
+func findTool(name string) ([]string, error) {
 	if root := os.Getenv(coreVar); root != "" {
 		path := filepath.Join(root, "usr/bin", name)
 		if _, err := os.Stat(path); err != nil {
-			return "", &missingError{name, fmt.Sprintf("%s=%s: %v", coreVar, root, err)}
+			return nil, &missingError{name, fmt.Sprintf("%s=%s: %v", coreVar, root, err)}
 		}
-		return path, nil
+		return append(coreLoader(root), path), nil
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -36,26 +36,47 @@ func findTool(name string) (string, error) {
 		if strings.HasPrefix(name, "ib_") {
 			packages = "perftest and ibverbs-providers"
 		}
-		return "", &missingError{name, fmt.Sprintf("there is no %s: install %s, or let %s name a folder with these packages unpacked", name, packages, coreVar)}
+		return nil, &missingError{name, fmt.Sprintf("there is no %s: install %s, or let %s name a folder with these packages unpacked", name, packages, coreVar)}
 	}
-	return path, nil
+	return []string{path}, nil
 }
 
-// coreEnvironment is what programs of an unpacked folder need to find their libraries and the
-// driver, which libibverbs looks for below /etc and /usr/lib alone unless told so.
+// coreLoader begins the command of a program of an unpacked folder that has a loader, of the
+// package libc6: with the C library beside it a program runs on machines with an older one
+// too. Without a loader it is nothing, and the program runs with the machine's.
+func coreLoader(root string) []string {
+	for _, pattern := range []string{"usr/lib/*-linux-gnu*/ld-linux-*.so.*", "lib/*-linux-gnu*/ld-linux-*.so.*"} {
+		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) > 0 { // the pattern is right
+			return []string{found[0], "--library-path", strings.Join(coreLibraries(root), ":")}
+		}
+	}
+	return nil
+}
+
+// coreEnvironment is what programs that were built here need to find the libraries of an unpacked
+// folder and the driver, which libibverbs looks for below /etc and /usr/lib alone unless told so.
 func coreEnvironment() []string {
 	env := os.Environ()
 	root := os.Getenv(coreVar)
 	if root == "" {
 		return env
 	}
-	var dirs []string
-	for _, pattern := range []string{"usr/lib/*/libibverbs", "usr/lib/*-linux-gnu", "lib/*-linux-gnu"} {
-		found, _ := filepath.Glob(filepath.Join(root, pattern)) // the pattern is right
-		dirs = append(dirs, found...)
-	}
-	return append(env, "LD_LIBRARY_PATH="+strings.Join(dirs, ":"), "IBV_DRIVERS=mlx5",
+	return append(env, "LD_LIBRARY_PATH="+strings.Join(coreLibraries(root), ":"), "IBV_DRIVERS=mlx5",
 		"PYTHONPATH="+filepath.Join(root, "usr/lib/python3/dist-packages"))
+}
+
+// toolEnvironment is that for the commands of findTool. A loader that is named there knows the
+// libraries, which are not to be those of what else is started: they may be of another C library.
+func toolEnvironment() []string {
+	root := os.Getenv(coreVar)
+	if root == "" || coreLoader(root) == nil {
+		return coreEnvironment()
+	}
+	env := append(os.Environ(), "IBV_DRIVERS=mlx5", "PYTHONPATH="+filepath.Join(root, "usr/lib/python3/dist-packages"))
+	if suitePython()[0] != python {
+		env = append(env, "PYTHONHOME="+filepath.Join(root, "usr"))
+	}
+	return env
 }
 
 // freePort is a TCP port that is free, below those that the kernel chooses for others.

@@ -27,6 +27,21 @@ const python = "/usr/bin/python3"
 // suiteFolders are where Debian's packages have the suite.
 var suiteFolders = []string{"usr/share/doc/python3-pyverbs/tests", "usr/share/doc/rdma-core/tests"}
 
+// suitePython begins the command of the Python that runs the suite: that of an unpacked folder if
+// it has one and a loader, otherwise the machine's, which must be of the version that the
+// folder's bindings are for.
+func suitePython() []string {
+	if root := os.Getenv(coreVar); root != "" {
+		path := filepath.Join(root, "usr/bin/python3")
+		if loader := coreLoader(root); loader != nil {
+			if _, err := os.Stat(path); err == nil {
+				return append(loader, path)
+			}
+		}
+	}
+	return []string{python}
+}
+
 // findSuite is the folder of the suite.
 func findSuite() (string, error) {
 	root := os.Getenv(coreVar)
@@ -45,8 +60,9 @@ func findSuite() (string, error) {
 
 // importable says whether python finds the bindings.
 func importable() error {
-	c := exec.Command(python, "-c", "import pyverbs.device")
-	c.Env = coreEnvironment()
+	command := append(suitePython(), "-B", "-c", "import pyverbs.device")
+	c := exec.Command(command[0], command[1:]...)
+	c.Env = toolEnvironment()
 	out, err := c.CombinedOutput()
 	if err == nil {
 		return nil
@@ -140,7 +156,8 @@ func (r *referee) modules(dir string) (int, error) {
 
 // module runs one. An error ends it all.
 func (r *referee) module(dir, name string) error {
-	o := r.play(dir, []string{"-link", "eth", "--", python, "tests/run_tests.py", "-v", "--dev", "mlx5_0", "tests.test_" + name})
+	args := append([]string{"-link", "eth", "--"}, suitePython()...)
+	o := r.play(dir, append(args, "-B", "tests/run_tests.py", "-v", "--dev", "mlx5_0", "tests.test_"+name))
 	if o.broken != nil {
 		return o.broken
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -53,7 +54,7 @@ func TestRefereeCasesAreDistinct(t *testing.T) {
 		if c.short {
 			short++
 		}
-		args, err := c.arguments("20001", func(name string) (string, error) { return "/bin/" + name, nil })
+		args, err := c.arguments("20001", func(name string) ([]string, error) { return []string{"/bin/" + name}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,13 +111,16 @@ func TestRefereeStatus(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout bytes.Buffer
-			find := func(name string) (string, error) {
+			find := func(name string) ([]string, error) {
 				if name == c.missing {
-					return "", &missingError{name, "there is no " + name}
+					return nil, &missingError{name, "there is no " + name}
 				}
-				return "/bin/" + name, nil
+				return []string{"/bin/loader", "/bin/" + name}, nil
 			}
-			r := &referee{short: c.short, stdout: &stdout, find: find, verbs: func() (string, error) { return find("verbs") }}
+			r := &referee{short: c.short, stdout: &stdout, find: find, verbs: func() (string, error) {
+				begin, err := find("verbs")
+				return strings.Join(begin, " "), err
+			}}
 			if c.only != "" {
 				r.only = regexp.MustCompile(c.only)
 			}
@@ -145,7 +149,7 @@ func TestRefereeStatus(t *testing.T) {
 func TestRefereeGivesUp(t *testing.T) {
 	plays := 0
 	var stdout bytes.Buffer
-	r := &referee{stdout: &stdout, find: func(name string) (string, error) { return name, nil }, play: func(string, []string) outcome {
+	r := &referee{stdout: &stdout, find: func(name string) ([]string, error) { return []string{name}, nil }, play: func(string, []string) outcome {
 		plays++
 		return outcome{code: 1, err: "Can't produce a report"}
 	}}
@@ -204,5 +208,60 @@ func TestNoSuite(t *testing.T) {
 	}
 	if got, err := findSuite(); err != nil || got != suite {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Programs of an unpacked folder run with its C library if it has one, and then what else
+// is started must not.
+func TestFindToolInFolder(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(coreVar, dir)
+	t.Setenv("LD_LIBRARY_PATH", "/of/the/tester")
+	const lib = "usr/lib/x86_64-linux-gnu"
+	for _, folder := range []string{"usr/bin", lib} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"ibv_devinfo", "python3"} {
+		if err := os.WriteFile(filepath.Join(dir, "usr/bin", name), nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := func(name string) (value string) {
+		for _, v := range toolEnvironment() {
+			if v, is := strings.CutPrefix(v, name+"="); is {
+				value = v
+			}
+		}
+		return value
+	}
+	path, libraries := filepath.Join(dir, "usr/bin/ibv_devinfo"), filepath.Join(dir, lib)
+	if got, err := findTool("ibv_devinfo"); err != nil || !slices.Equal(got, []string{path}) {
+		t.Errorf("without a loader: %q, %v", got, err)
+	}
+	if got := last("LD_LIBRARY_PATH"); got != libraries {
+		t.Errorf("without a loader: libraries in %q, want %q", got, libraries)
+	}
+	if got := suitePython(); !slices.Equal(got, []string{python}) || last("PYTHONHOME") != "" {
+		t.Errorf("without a loader: Python %q, %q", got, last("PYTHONHOME"))
+	}
+	loader := filepath.Join(libraries, "ld-linux-x86-64.so.2")
+	if err := os.WriteFile(loader, nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	begin := []string{loader, "--library-path", libraries}
+	if got, err := findTool("ibv_devinfo"); err != nil || !slices.Equal(got, append(begin, path)) {
+		t.Errorf("with a loader: %q, %v", got, err)
+	}
+	if got := last("LD_LIBRARY_PATH"); got != "/of/the/tester" {
+		t.Errorf("with a loader: libraries in %q", got)
+	}
+	if got := suitePython(); !slices.Equal(got, append(begin, filepath.Join(dir, "usr/bin/python3"))) || last("PYTHONHOME") != filepath.Join(dir, "usr") {
+		t.Errorf("with a loader: Python %q, %q", got, last("PYTHONHOME"))
+	}
+	var absent *missingError
+	if _, err := findTool("ib_send_bw"); !errors.As(err, &absent) {
+		t.Errorf("a program that is not there: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -181,7 +182,7 @@ func TestKilled(t *testing.T) {
 				p := port(t)
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
-				game := []string{pingpong, "-e", "-n", "100000000", "-p", p}
+				game := append(slices.Clone(pingpong), "-e", "-n", "100000000", "-p", p)
 				c := simulate(ctx, t, me(), append(append(append([]string{form, "-wait", patience.String(), "--"}, game...), "--and"), append(game, "localhost")...)...)
 				if err := c.Start(); err != nil {
 					t.Fatal(err)
@@ -263,7 +264,7 @@ func TestFaults(t *testing.T) {
 	if err := os.WriteFile(file, []byte("# none opens it\nioctl times=forever method=UVERBS_METHOD_GET_CONTEXT: refuse ENOMEM\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := simulated(t, me(), "-faults", file, "--", devinfo); code == 0 || !strings.Contains(out, "Failed to open device") {
+	if out, code := simulated(t, me(), append([]string{"-faults", file, "--"}, devinfo...)...); code == 0 || !strings.Contains(out, "Failed to open device") {
 		t.Errorf("status %d: %s", code, out)
 	}
 }

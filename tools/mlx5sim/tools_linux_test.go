@@ -33,14 +33,13 @@ func playAll(t *testing.T, cases []refereeCase) {
 func play(t *testing.T, u user, c *refereeCase) {
 	reachable(t, u, program(t, "mlx5sim"))
 	for range steadyTries {
-		args, err := c.arguments(port(t), func(name string) (path string, _ error) {
-			if name == "verbs" {
-				path = program(t, name)
-			} else {
-				path = tool(t, name)
+		args, err := c.arguments(port(t), func(name string) ([]string, error) {
+			begin := []string{program(t, "verbs")}
+			if name != "verbs" {
+				begin = tool(t, name)
 			}
-			reachable(t, u, path)
-			return path, nil
+			reachable(t, u, begin[len(begin)-1])
+			return begin, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // often, and nothing fails.
 func TestTrace(t *testing.T) {
 	const rounds = 20
-	game := []string{tool(t, "ibv_rc_pingpong"), "-e", "-p", port(t), "-n", fmt.Sprint(rounds)}
+	game := append(tool(t, "ibv_rc_pingpong"), "-e", "-p", port(t), "-n", fmt.Sprint(rounds))
 	args := append([]string{"-trace", "-wait", patience.String(), "--"}, game...)
 	args = append(append(append(args, "--and"), game...), "localhost")
 	out, code := simulated(t, me(), args...)

@@ -154,15 +154,20 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 
 // goTool runs the go command in the module; a failure's error carries all that it printed.
 func (s *suite) goTool(ctx context.Context, env []string, args ...string) (string, error) {
+	return s.program(ctx, env, "go", args...)
+}
+
+// program runs a program in the module, as goTool does.
+func (s *suite) program(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.root, &out, &out
 	cmd.Env = append(os.Environ(), env...)
 	if err := runChild(cmd); err != nil {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		return "", fmt.Errorf("%s go %s: %w\n%s", strings.Join(env, " "), strings.Join(args, " "), err, out.String())
+		return "", fmt.Errorf("%s %s %s: %w\n%s", strings.Join(env, " "), name, strings.Join(args, " "), err, out.String())
 	}
 	return out.String(), nil
 }

@@ -115,34 +115,6 @@ func (s *suite) page(ctx context.Context, where string) {
 	s.step(where, what, func() (string, error) { return s.goTest(ctx, nil, "-run=^TestPage$", "./tools/decodepage") })
 }
 
-// referee has rdma-core's programs run on the ConnectX in software: those of the guest,
-// so that they need not be installed here.
-func (s *suite) referee(ctx context.Context, where string) {
-	const what = "rdma-core's programs on a ConnectX in software"
-	// They find their C library beside them, which must be of the release of the
-	// machine's loader.
-	release, _ := os.ReadFile("/etc/os-release")
-	if want := userlandSuite(runtime.GOARCH); runtime.GOARCH != "amd64" || !strings.Contains(string(release), "VERSION_CODENAME="+want) {
-		s.notRun(where, what, "the programs are Debian "+want+"'s for amd64, and this machine is none")
-		return
-	}
-	s.step(where, what, func() (string, error) {
-		root, err := s.host.userland(ctx, runtime.GOARCH)
-		if err != nil {
-			return "", err
-		}
-		out, err := s.goTool(ctx, []string{"GOVERBS_RDMA_CORE=" + root}, "test", "-count=1", "-v", "./tools/mlx5sim")
-		if err != nil {
-			return "", err
-		}
-		passed, skipped := strings.Count(out, "--- PASS"), strings.Count(out, "--- SKIP")
-		if passed == 0 {
-			return "", fmt.Errorf("no test ran:\n%s", out)
-		}
-		return fmt.Sprintf("%d tests, %d skipped as declared", passed, skipped), nil
-	})
-}
-
 // goTest runs go test and counts packages.
 func (s *suite) goTest(ctx context.Context, env []string, args ...string) (string, error) {
 	out, err := s.goTool(ctx, env, append([]string{"test"}, args...)...)

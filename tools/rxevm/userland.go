@@ -39,27 +39,30 @@ func userlandSuite(arch string) string {
 
 // userland returns the unpacked folder of rdma-core and what goes with it.
 func (h *host) userland(ctx context.Context, arch string) (string, error) {
+	return h.unpacked(ctx, "userland", userlandSuite(arch), arch, "rdma-core and its company for the guest ("+arch+")", userlandPackages)
+}
+
+// unpacked returns the folder of the cache in which packages of a release are unpacked, with all
+// that they depend on. why says what they are.
+func (h *host) unpacked(ctx context.Context, kind, release, arch, why string, packages []string) (string, error) {
 	unlock, err := h.lock(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	suite := userlandSuite(arch)
-	where := filepath.Join("userland", suite+"-"+arch)
+	where := filepath.Join(kind, release+"-"+arch)
 	if _, err := os.Stat(h.path(where)); err == nil && !h.refresh {
 		return h.path(where), nil
 	}
-	a, err := h.openApt(ctx, arch, suite)
+	a, err := h.openApt(ctx, arch, release)
 	if err != nil {
 		return "", err
 	}
-	debs, err := a.closure(ctx, userlandPackages...)
+	debs, err := a.closure(ctx, packages...)
 	if err != nil {
 		return "", err
 	}
-	err = h.build(where, func(dir string) error {
-		return a.unpackInto(ctx, dir, "rdma-core and its company for the guest ("+arch+")", debs)
-	})
+	err = h.build(where, func(dir string) error { return a.unpackInto(ctx, dir, why, debs) })
 	return h.path(where), err
 }
 
