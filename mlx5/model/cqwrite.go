@@ -24,10 +24,7 @@ func (q *cq) add(c *completion) bool {
 	if q.dead {
 		return false
 	}
-	c.stamp = q.d.cycles()
-	if q.realTime {
-		c.stamp = q.d.realTime()
-	}
+	c.stamp = q.stamp()
 	// What is held stays so when the faults are taken back, and what follows behind it.
 	if len(q.d.m.faults.list) > 0 || q.holding {
 		switch q.d.m.faults.completion(q, c) {
@@ -39,6 +36,14 @@ func (q *cq) add(c *completion) bool {
 		}
 	}
 	return q.write(c)
+}
+
+// stamp is the time, as completions of the queue have it.
+func (q *cq) stamp() uint64 {
+	if q.realTime {
+		return q.d.realTime()
+	}
+	return q.d.cycles()
 }
 
 // hold keeps a completion for later.
