@@ -12,11 +12,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // patience is how long something may take that is sure to come.
-const patience = 2 * time.Minute
+const patience = refereeLimit
 
 // built is the folder of the programs that the tests need, which nobody may read too.
 var built = sync.OnceValues(func() (string, error) {

@@ -75,8 +75,9 @@ func TestConformanceNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, complaints bytes.Buffer
-	c := exec.Command(python, append([]string{"-B", "-c", listSuite}, suiteModules...)...)
-	c.Dir, c.Env, c.Stdout, c.Stderr = dir, coreEnvironment(), &out, &complaints
+	command := append(append(suitePython(), "-B", "-c", listSuite), suiteModules...)
+	c := exec.Command(command[0], command[1:]...)
+	c.Dir, c.Env, c.Stdout, c.Stderr = dir, toolEnvironment(), &out, &complaints
 	if err := c.Run(); err != nil {
 		t.Fatalf("%v:\n%s", err, complaints.String())
 	}
