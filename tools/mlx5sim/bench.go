@@ -194,10 +194,7 @@ func (o *benchOptions) measure(ctx context.Context, groups []benchGroup, client 
 	for round := range o.rounds {
 		for i := range groups {
 			if err == nil {
-				err = ctx.Err()
-			}
-			if err == nil {
-				err = b.group(&groups[i], round, func(row, c int, ns float64) { times[i][row][c] = append(times[i][row][c], ns) })
+				err = b.group(ctx, &groups[i], round, func(row, c int, ns float64) { times[i][row][c] = append(times[i][row][c], ns) })
 			}
 		}
 	}

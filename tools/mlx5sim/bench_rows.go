@@ -37,12 +37,11 @@ type benchGroup struct {
 	rows      []benchRow
 }
 
-// depth is how many requests each queue pair takes at a time: as fill the ring, or as many as
-// libmlx5 gives a queue pair with such sends.
+// depth is how many requests each queue pair takes at a time: so many that all fill the ring, or as
+// many as libmlx5 gives a queue pair with such sends.
 func (g *benchGroup) depth() int { return min(g.ring/g.qps, 4096) }
 
-// benchRows is all that there is to measure, as groups. The rows of the first of them, of the smallest ring, are
-// of the hottest memory.
+// benchRows is all that there is to measure, as groups.
 func benchRows() []benchGroup {
 	var all []benchGroup
 	for _, ring := range []int{256, 4096, 65536} {

@@ -120,19 +120,21 @@ const timed = 6000
 
 // group measures the rows of a group once, one program after another, the first of them
 // another one each round, and gives report what each took in ns.
-func (b *bench) group(g *benchGroup, round int, report func(row, contender int, ns float64)) error {
+func (b *bench) group(ctx context.Context, g *benchGroup, round int, report func(row, contender int, ns float64)) error {
 	for _, c := range b.all {
 		if err := c.setup(g); err != nil {
 			return err
 		}
 		// Once through all memory, so that it is there.
-		for range 2 {
+		for n := 0; n < g.ring; n += g.qps * g.depth() {
 			if _, err := b.once(c, g, &benchRow{What: "poll", Batch: 32}); err != nil {
 				return err
 			}
 		}
-		if _, err := b.once(c, g, &benchRow{What: "receive", Batch: 32}); err != nil {
-			return err
+		if slices.ContainsFunc(g.rows, func(r benchRow) bool { return r.What == "receive" }) {
+			if _, err := b.once(c, g, &benchRow{What: "receive", Batch: 32}); err != nil {
+				return err
+			}
 		}
 	}
 	b.server.Rest(true)
@@ -140,6 +142,9 @@ func (b *bench) group(g *benchGroup, round int, report func(row, contender int, 
 	calls := b.server.Stats().Calls
 	for i := range g.rows {
 		for k := range b.all {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			k = (k + round) % len(b.all)
 			ns, err := b.row(b.all[k], g, &g.rows[i])
 			if err != nil {
