@@ -3,11 +3,13 @@
 //
 //	mlx5sim run [flags] -- PROGRAM ARGS [--and PROGRAM ARGS]
 //	mlx5sim referee [-run REGEXP] [-short] [-pyverbs]
+//	mlx5sim bench [-run REGEXP] [-quick] [-md | -json]
 //
 // The programs find the devices as they would find real ones, and reach one another over them.
 // With -trace it says line by line what they ask for and what the devices do; with -pcap it
 // writes the packets that a network would have carried, for Wireshark.
 // Referee has rdma-core's programs, or its test suite, show that the devices are as they should be.
+// Bench measures how long goverbs and libibverbs take to poll and to post.
 // It takes Linux 5.19 or later on amd64 or arm64. What stands behind it is package
 // uverbs/uverbstest/simproc.
 package main
@@ -40,7 +42,8 @@ With -trace it says what programs ask for and what the devices do; with -pcap Wi
 shows the packets of it.
 
 mlx5sim run -h lists the flags. mlx5sim referee has rdma-core's own programs, or its test
-suite, judge the devices; mlx5sim referee -h says how.
+suite, judge the devices; mlx5sim referee -h says how. mlx5sim bench measures goverbs and
+libibverbs; mlx5sim bench -h says how.
 `
 
 func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -59,6 +62,8 @@ func command(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return cmdRun(args[1:], stdin, stdout, stderr)
 	case "referee":
 		return cmdReferee(args[1:], stdout, stderr)
+	case "bench":
+		return cmdBench(args[1:], stdin, stdout, stderr)
 	}
 	fmt.Fprintf(stderr, "mlx5sim: unknown command %q\n%s", args[0], usage)
 	return exitUsage
