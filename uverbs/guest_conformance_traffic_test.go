@@ -113,7 +113,7 @@ func sleeper(t *testing.T, q *uverbs.CQ) func() []uverbs.WC {
 	wcs := make([]uverbs.WC, 4)
 	return func() []uverbs.WC {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		n, err := w.Wait(ctx, wcs)
 		if err != nil {
