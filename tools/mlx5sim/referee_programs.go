@@ -54,15 +54,24 @@ func coreLoader(root string) []string {
 }
 
 // coreEnvironment is what programs that were built here need to find the libraries of an unpacked
-// folder and the driver, which libibverbs looks for below /etc and /usr/lib alone unless told so.
+// folder.
 func coreEnvironment() []string {
-	env := os.Environ()
 	root := os.Getenv(coreVar)
 	if root == "" {
-		return env
+		return os.Environ()
 	}
-	return append(env, "LD_LIBRARY_PATH="+strings.Join(coreLibraries(root), ":"), "IBV_DRIVERS=mlx5",
-		"PYTHONPATH="+filepath.Join(root, "usr/lib/python3/dist-packages"))
+	return append(folderEnvironment(root), "LD_LIBRARY_PATH="+strings.Join(coreLibraries(root), ":"))
+}
+
+// folderEnvironment has who was given the libraries of an unpacked folder find the driver and
+// the bindings of Python there too. By a mere name libibverbs looks for a driver below /usr/lib
+// first, where one of another release may be; of two drivers for a device it takes the first.
+func folderEnvironment(root string) []string {
+	driver := "mlx5"
+	if found, _ := filepath.Glob(filepath.Join(root, "usr/lib/*/libibverbs")); len(found) > 0 { // the pattern is right
+		driver = filepath.Join(found[0], "libmlx5") // to which it adds -rdmav34.so
+	}
+	return append(os.Environ(), "IBV_DRIVERS="+driver, "PYTHONPATH="+filepath.Join(root, "usr/lib/python3/dist-packages"))
 }
 
 // toolEnvironment is that for the commands of findTool. A loader that is named there knows the
@@ -72,7 +81,7 @@ func toolEnvironment() []string {
 	if root == "" || coreLoader(root) == nil {
 		return coreEnvironment()
 	}
-	env := append(os.Environ(), "IBV_DRIVERS=mlx5", "PYTHONPATH="+filepath.Join(root, "usr/lib/python3/dist-packages"))
+	env := folderEnvironment(root)
 	if suitePython()[0] != python {
 		env = append(env, "PYTHONHOME="+filepath.Join(root, "usr"))
 	}

@@ -218,7 +218,7 @@ func TestFindToolInFolder(t *testing.T) {
 	t.Setenv(coreVar, dir)
 	t.Setenv("LD_LIBRARY_PATH", "/of/the/tester")
 	const lib = "usr/lib/x86_64-linux-gnu"
-	for _, folder := range []string{"usr/bin", lib} {
+	for _, folder := range []string{"usr/bin", lib + "/libibverbs"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,11 @@ func TestFindToolInFolder(t *testing.T) {
 		}
 		return value
 	}
-	path, libraries := filepath.Join(dir, "usr/bin/ibv_devinfo"), filepath.Join(dir, lib)
+	path, drivers := filepath.Join(dir, "usr/bin/ibv_devinfo"), filepath.Join(dir, lib, "libibverbs")
+	libraries := drivers + ":" + filepath.Join(dir, lib)
+	if got, want := last("IBV_DRIVERS"), filepath.Join(drivers, "libmlx5"); got != want {
+		t.Errorf("the driver is %q, want %q", got, want)
+	}
 	if got, err := findTool("ibv_devinfo"); err != nil || !slices.Equal(got, []string{path}) {
 		t.Errorf("without a loader: %q, %v", got, err)
 	}
@@ -246,7 +250,7 @@ func TestFindToolInFolder(t *testing.T) {
 	if got := suitePython(); !slices.Equal(got, []string{python}) || last("PYTHONHOME") != "" {
 		t.Errorf("without a loader: Python %q, %q", got, last("PYTHONHOME"))
 	}
-	loader := filepath.Join(libraries, "ld-linux-x86-64.so.2")
+	loader := filepath.Join(dir, lib, "ld-linux-x86-64.so.2")
 	if err := os.WriteFile(loader, nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
