@@ -3,12 +3,14 @@
 //
 //	mlx5sim run [flags] -- PROGRAM ARGS [--and PROGRAM ARGS]
 //	mlx5sim referee [-run REGEXP] [-short] [-pyverbs]
+//	mlx5sim differential [-n N] [-seed S] [-seeds K] [-json]
 //	mlx5sim bench [-run REGEXP] [-quick] [-md | -json]
 //
 // The programs find the devices as they would find real ones, and reach one another over them.
 // With -trace it says line by line what they ask for and what the devices do; with -pcap it
 // writes the packets that a network would have carried, for Wireshark.
 // Referee has rdma-core's programs, or its test suite, show that the devices are as they should be.
+// Differential has a program on libibverbs and one on goverbs do the same, and compares every byte.
 // Bench measures how long goverbs and libibverbs take to poll and to post.
 // It takes Linux 5.19 or later on amd64 or arm64. What stands behind it is package
 // uverbs/uverbstest/simproc.
@@ -43,7 +45,8 @@ shows the packets of it.
 
 mlx5sim run -h lists the flags. mlx5sim referee has rdma-core's own programs, or its test
 suite, judge the devices; mlx5sim referee -h says how. mlx5sim bench measures goverbs and
-libibverbs; mlx5sim bench -h says how.
+libibverbs; mlx5sim bench -h says how. mlx5sim differential compares what the two do, byte
+by byte; mlx5sim differential -h says how.
 `
 
 func main() { os.Exit(command(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -62,6 +65,10 @@ func command(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 		return cmdRun(args[1:], stdin, stdout, stderr)
 	case "referee":
 		return cmdReferee(args[1:], stdout, stderr)
+	case "differential":
+		return cmdDifferential(args[1:], stdout, stderr)
+	case twinName:
+		return cmdTwin(stdin, stdout, stderr)
 	case "bench":
 		return cmdBench(args[1:], stdin, stdout, stderr)
 	}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverbs/goverbs/mlx5/model"
+	"github.com/goverbs/goverbs/uverbs/uverbstest/simproc"
+)
+
+//go:embed testdata/differential/differential.c
+var differentialSource embed.FS
+
+const differentialUsage = `usage: mlx5sim differential [flags]
+
+Has a program in C, on libibverbs and libmlx5, and one in Go, on goverbs, carry out the same random
+script on a ConnectX in software each, and compares what the device sees of them, and what they
+see, field by field. It takes a C compiler and the headers of libibverbs.
+
+flags:
+`
+
+// twinName is the hidden command that is the program in Go.
+const twinName = "differential-twin"
+
+// differentialOptions are what the flags of differential say.
+type differentialOptions struct {
+	requests, seeds int
+	seed            uint64
+	json, verbose   bool
+	keep            string
+}
+
+func (o *differentialOptions) parse(args []string, stdout io.Writer) error {
+	fs := flag.NewFlagSet("mlx5sim differential", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.IntVar(&o.requests, "n", 10000, "how many requests each script posts at least, a `NUMBER`")
+	fs.Uint64Var(&o.seed, "seed", 1, "the first `SEED`: the same makes the same script")
+	fs.IntVar(&o.seeds, "seeds", 1, "how many seeds, from the first one on, a `NUMBER`")
+	fs.BoolVar(&o.json, "json", false, "print a line of JSON a seed")
+	fs.StringVar(&o.keep, "keep", "", "write the script of the first seed to a `FILE`")
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, differentialUsage)
+		fs.SetOutput(stdout)
+		fs.PrintDefaults()
+		return errHelp
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.requests < 1 || o.requests > 10_000_000:
+		return fmt.Errorf("-n %d: want 1 to 10000000", o.requests)
+	case o.seeds < 1 || o.seeds > 1_000_000:
+		return fmt.Errorf("-seeds %d: want 1 to 1000000", o.seeds)
+	case fs.NArg() > 0:
+		return fmt.Errorf("%q: want flags only", fs.Arg(0))
+	}
+	return nil
+}
+
+// cmdDifferential is mlx5sim differential.
+func cmdDifferential(args []string, stdout, stderr io.Writer) int {
+	var o differentialOptions
+	switch err := o.parse(args, stdout); {
+	case errors.Is(err, errHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "mlx5sim differential: %v\nmlx5sim differential -h lists the flags.\n", err)
+		return exitUsage
+	}
+	dir, err := os.MkdirTemp("", "mlx5sim-differential-")
+	if err != nil {
+		fmt.Fprintf(stderr, "mlx5sim differential: %v\n", err)
+		return exitSystem
+	}
+	defer os.RemoveAll(dir)
+	c, err := buildDifferential(context.Background(), dir)
+	if err == nil {
+		err = o.run(c, stdout)
+	}
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errDiffers):
+		fmt.Fprintf(stderr, "mlx5sim differential: %v\n", err)
+		return exitViolations
+	}
+	fmt.Fprintf(stderr, "mlx5sim differential: %v\n", err)
+	return exitSystem
+}
+
+// cmdTwin is the program in Go: it carries out the script that it reads.
+func cmdTwin(stdin *os.File, stdout, stderr io.Writer) int {
+	if err := runTwin(stdin, stdout); err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// buildDifferential builds the program in C.
+func buildDifferential(ctx context.Context, dir string) (string, error) {
+	text, err := differentialSource.ReadFile("testdata/differential/differential.c")
+	if err != nil {
+		return "", err
+	}
+	source, out := filepath.Join(dir, "differential.c"), filepath.Join(dir, "differential")
+	if err := os.WriteFile(source, text, 0o600); err != nil {
+		return "", err
+	}
+	return out, compileC(ctx, out, []string{"-O2"}, source)
+}
+
+// run compares the seeds, and says what it found.
+func (o *differentialOptions) run(c string, stdout io.Writer) error {
+	seen := make(map[string]int)
+	total := 0
+	began := time.Now()
+	for i := range o.seeds {
+		seed := o.seed + uint64(i)
+		p := scriptOf(seed, o.requests)
+		if i == 0 && o.keep != "" {
+			if err := os.WriteFile(o.keep, p.text, 0o600); err != nil {
+				return err
+			}
+		}
+		mine := make(map[string]int)
+		begin := time.Now()
+		if err := p.differ(c, mine); err != nil {
+			return fmt.Errorf("seed %d, -n %d: %w", seed, o.requests, err)
+		}
+		total += p.requests
+		for name, n := range mine {
+			seen[name] += n
+		}
+		if o.json {
+			fmt.Fprintf(stdout, `{"seed":%d,"requests":%d,"steps":%d,"link":%q,"seconds":%.3f}`+"\n", seed, p.requests, p.steps, p.link(), time.Since(begin).Seconds())
+		} else {
+			fmt.Fprintf(stdout, "seed %d: %d requests in %d steps on %s, %.1f s: the same\n", seed, p.requests, p.steps, p.link(), time.Since(begin).Seconds())
+		}
+	}
+	var names []string
+	for _, d := range differences {
+		if seen[d.name] > 0 {
+			names = append(names, fmt.Sprintf("%s (%d)", d.name, seen[d.name]))
+		}
+	}
+	if o.json {
+		fmt.Fprintf(stdout, `{"requests":%d,"seeds":%d,"seconds":%.3f,"differences":%d}`+"\n", total, o.seeds, time.Since(began).Seconds(), len(names))
+		return nil
+	}
+	fmt.Fprintf(stdout, "%d requests over %d seeds in %.0f s, only the named differences: %s\n", total, o.seeds, time.Since(began).Seconds(), strings.Join(names, ", "))
+	return nil
+}
+
+// differentialScript is the script of a seed, and the device that it is for.
+type differentialScript struct {
+	seed            uint64
+	text            []byte
+	requests, steps int
+	infiniBand      bool
+}
+
+func scriptOf(seed uint64, requests int) *differentialScript {
+	p := &differentialScript{seed: seed, infiniBand: seed%2 == 0}
+	p.text, p.requests, p.steps = generate(seed, requests, p.infiniBand)
+	return p
+}
+
+func (p *differentialScript) link() string {
+	if p.infiniBand {
+		return "InfiniBand"
+	}
+	return "RoCE"
+}
+
+// differ has both programs carry out the script, and compares them.
+func (p *differentialScript) differ(c string, seen map[string]int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	sides := []side{{name: "C"}, {name: "Go"}}
+	errs := make([]error, 2)
+	var both sync.WaitGroup
+	both.Go(func() {
+		command := append(coreLoader(os.Getenv(coreVar)), c)
+		sides[0].records, errs[0] = p.play(differentialEnvironment(), command[0], command[1:]...)
+	})
+	both.Go(func() { sides[1].records, errs[1] = p.play(os.Environ(), self, twinName) })
+	both.Wait()
+	if err := compare(sides[0], sides[1], seen); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", errDiffers, err), errs[0], errs[1])
+	}
+	return errors.Join(errs...)
+}
+
+// differentialEnvironment is that of the program in C. goverbs has no payload put into completions,
+// so neither has libmlx5.
+func differentialEnvironment() []string {
+	return append(toolEnvironment(), "MLX5_SCATTER_TO_CQE=0")
+}
+
+// differentialLimit is how long a program may take for a script, which waits for nothing.
+const differentialLimit = 15 * time.Minute
+
+// play has a program carry out the script on a model of its own.
+func (p *differentialScript) play(env []string, name string, args ...string) ([]record, error) {
+	m, err := model.New(model.DeviceConfig{Name: "mlx5_0", Ports: []model.PortConfig{{InfiniBand: p.infiniBand}}})
+	if err != nil {
+		return nil, err
+	}
+	s, err := simproc.Serve(m, &simproc.Options{NoMount: true})
+	if err != nil {
+		return nil, err
+	}
+	r := newRecorder()
+	r.attach(m)
+	var out, complaints bytes.Buffer
+	cmd := s.Command(name, args...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, bytes.NewReader(p.text), &out, &complaints
+	limit := time.AfterFunc(differentialLimit, cmd.Kill)
+	err = cmd.Run()
+	limit.Stop()
+	err = errors.Join(err, s.Close())
+	if err != nil || complaints.Len() > 0 {
+		err = fmt.Errorf("%v: %s", err, complaints.Bytes())
+	}
+	for _, v := range append(m.Violations(), r.errs...) {
+		err = errors.Join(err, errors.New(v))
+	}
+	if err != nil {
+		err = fmt.Errorf("%q: %w", append([]string{filepath.Base(name)}, args...), err)
+	}
+	// What a program sees comes behind what the device did in the same step.
+	all := append(r.records, output(out.Bytes())...)
+	slices.SortStableFunc(all, func(a, b record) int { return a.step - b.step })
+	return all, err
+}
