@@ -5,6 +5,7 @@ package simproc
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"sync/atomic"
 	"testing"
 
@@ -101,5 +102,41 @@ func TestMemory(t *testing.T) {
 	}
 	if err := m.Write(clockAt+62, []byte("tick")); err != request.EFAULT {
 		t.Errorf("behind the clock: %v", err)
+	}
+}
+
+// What is written to a process that has ended is written to nobody, as on a card, and that is no
+// error. Reading it is.
+func TestMemoryOfTheDead(t *testing.T) {
+	c := exec.Command("true")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// It stays a zombie, so that its number is nobody else's.
+	for {
+		if err := unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err == nil {
+			break
+		} else if err != unix.EINTR {
+			t.Fatal(err)
+		}
+	}
+	_, at := region(t)
+	var denied atomic.Bool
+	m := &memory{pid: c.Process.Pid, denied: &denied}
+	p := make([]byte, 64)
+	if err := m.Write(at, p); err != nil {
+		t.Errorf("Write: %v", err)
+	}
+	if err := m.Publish(at, p); err != nil {
+		t.Errorf("Publish: %v", err)
+	}
+	if err := m.Read(at, p); err != request.EFAULT {
+		t.Errorf("Read: %v", err)
+	}
+	if denied.Load() {
+		t.Error("a process that has ended counts as one that refuses")
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
 	}
 }

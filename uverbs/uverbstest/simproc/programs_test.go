@@ -300,12 +300,20 @@ func hidden() error {
 // pids reads the line of hold.
 func pids(t *testing.T, r *bufio.Reader) (program, keeper int) {
 	t.Helper()
-	line, err := r.ReadString('\n')
+	program, keeper, err := readPIDs(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Sscanf(line, "open %d %d", &program, &keeper); err != nil {
-		t.Fatalf("%q: %v", line, err)
-	}
 	return program, keeper
+}
+
+func readPIDs(r *bufio.Reader) (program, keeper int, err error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err := fmt.Sscanf(line, "open %d %d", &program, &keeper); err != nil {
+		return 0, 0, fmt.Errorf("%q: %w", line, err)
+	}
+	return program, keeper, nil
 }
