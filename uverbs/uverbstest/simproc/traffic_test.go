@@ -86,7 +86,8 @@ func traffic() error {
 			return err
 		}
 	}
-	if _, err := qp.HandshakeWith(ctx, conn, nil); err != nil {
+	// A slow program is sent more than it has receives for.
+	if _, err := qp.HandshakeWith(ctx, conn, &uverbs.ConnectOptions{RNRRetries: uverbs.RetryForever}); err != nil {
 		return err
 	}
 	for range depth {
@@ -157,14 +158,14 @@ func startPair(s *simproc.Server) (pair [2]*player, err error) {
 		if i == 0 {
 			line, err := p.out.ReadString('\n')
 			if err != nil {
-				return pair, fmt.Errorf("%w: %s", err, p.said)
+				return pair, fmt.Errorf("%w: %w: %s", err, p.cmd.Wait(), p.said)
 			}
 			args = []string{strings.TrimSpace(line)}
 		}
 	}
 	for _, p := range pair {
 		if p.pid, p.keeper, err = readPIDs(p.out); err != nil {
-			return pair, err
+			return pair, fmt.Errorf("%w: %w: %s", err, p.cmd.Wait(), p.said)
 		}
 	}
 	return pair, nil
