@@ -168,51 +168,61 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// kill -9 in the middle of traffic, of one program or of mlx5sim, leaves nothing.
+// kill -9 in the middle of traffic, of one program or of mlx5sim, ends the others and leaves
+// nothing.
 func TestKilled(t *testing.T) {
-	pingpong := tool(t, "ibv_rc_pingpong")
 	if out, code := simulated(t, me(), "--", "true"); code != 0 { // skips if need be
 		t.Fatalf("status %d: %s", code, out)
 	}
-	for _, form := range []string{"-nomount=false", "-nomount"} {
-		for _, whom := range []string{"client", "mlx5sim"} {
-			t.Run(whom+" "+form, func(t *testing.T) {
-				tmp := t.TempDir()
-				t.Setenv("TMPDIR", tmp)
-				p := port(t)
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				defer cancel()
-				game := append(slices.Clone(pingpong), "-e", "-n", "100000000", "-p", p)
-				c := simulate(ctx, t, me(), append(append(append([]string{form, "-wait", patience.String(), "--"}, game...), "--and"), append(game, "localhost")...)...)
-				if err := c.Start(); err != nil {
-					t.Fatal(err)
+	for _, g := range []struct {
+		name  string
+		begin func(t *testing.T) []string
+	}{
+		{"verbs", func(t *testing.T) []string { return []string{program(t, "verbs"), "pingpong"} }},
+		{"ibv_rc_pingpong", func(t *testing.T) []string { return tool(t, "ibv_rc_pingpong") }},
+	} {
+		t.Run(g.name, func(t *testing.T) {
+			begin := g.begin(t)
+			for _, form := range []string{"-nomount=false", "-nomount"} {
+				for _, whom := range []string{"server", "client", "mlx5sim"} {
+					t.Run(whom+" "+form, func(t *testing.T) { killed(t, form, whom, begin) })
 				}
-				defer c.Process.Kill()
-				var client []int
-				until(t, "both have met", func() bool {
-					client = processes(strings.Join(append(game, "localhost"), " "))
-					return len(client) == 1 && len(processes(strings.Join(game, " "))) == 1 && met(t, p)
-				})
-				victim := client[0]
-				if whom == "mlx5sim" {
-					victim = c.Process.Pid
-				}
-				if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
-					t.Fatal(err)
-				}
-				if err := c.Wait(); err == nil || ctx.Err() != nil {
-					t.Errorf("mlx5sim: %v", err)
-				}
-				until(t, "no process is left", func() bool {
-					return len(processes(strings.Join(game, " "))) == 0 && len(processes(strings.Join(append(game, "localhost"), " "))) == 0
-				})
-				until(t, "no file is left", func() bool {
-					e, err := os.ReadDir(tmp)
-					return err == nil && len(e) == 0
-				})
-			})
-		}
+			}
+		})
 	}
+}
+
+// killed has two programs play, and kills one of them or mlx5sim.
+func killed(t *testing.T, form, whom string, begin []string) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	p := port(t)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	server := append(slices.Clone(begin), "-e", "-n", "100000000", "-p", p)
+	client := append(slices.Clone(server), "localhost")
+	c := simulate(ctx, t, me(), slices.Concat([]string{form, "-wait", patience.String(), "--"}, server, []string{"--and"}, client)...)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Process.Kill()
+	victims := map[string]func() []int{
+		"server":  func() []int { return processes(strings.Join(server, " ")) },
+		"client":  func() []int { return processes(strings.Join(client, " ")) },
+		"mlx5sim": func() []int { return []int{c.Process.Pid} },
+	}
+	until(t, "both have met", func() bool { return len(victims["server"]()) == 1 && len(victims["client"]()) == 1 && met(t, p) })
+	if err := syscall.Kill(victims[whom]()[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err == nil || ctx.Err() != nil {
+		t.Errorf("mlx5sim: %v", err)
+	}
+	until(t, "no process is left", func() bool { return len(victims["server"]()) == 0 && len(victims["client"]()) == 0 })
+	until(t, "no file is left", func() bool {
+		e, err := os.ReadDir(tmp)
+		return err == nil && len(e) == 0
+	})
 }
 
 // processes are those with a command line, keepers among them not.
