@@ -146,9 +146,9 @@ func (o *differentialOptions) run(c string, stdout io.Writer) error {
 			seen[name] += n
 		}
 		if o.json {
-			fmt.Fprintf(stdout, `{"seed":%d,"requests":%d,"steps":%d,"link":%q,"seconds":%.3f}`+"\n", seed, p.requests, p.steps, p.link(), time.Since(begin).Seconds())
+			fmt.Fprintf(stdout, `{"seed":%d,"requests":%d,"steps":%d,"device":%q,"seconds":%.3f}`+"\n", seed, p.requests, p.steps, p.kind(), time.Since(begin).Seconds())
 		} else {
-			fmt.Fprintf(stdout, "seed %d: %d requests in %d steps on %s, %.1f s: the same\n", seed, p.requests, p.steps, p.link(), time.Since(begin).Seconds())
+			fmt.Fprintf(stdout, "seed %d: %d requests in %d steps on %s, %.1f s: the same\n", seed, p.requests, p.steps, p.kind(), time.Since(begin).Seconds())
 		}
 	}
 	var names []string
@@ -171,19 +171,35 @@ type differentialScript struct {
 	text            []byte
 	requests, steps int
 	infiniBand      bool
+	device          model.DeviceConfig
 }
 
+// scriptOf makes the script of a seed. Devices with InfiniBand and RoCE take turns, and among them
+// are such as older kernels, or hosts without write-combining, make of them.
 func scriptOf(seed uint64, requests int) *differentialScript {
-	p := &differentialScript{seed: seed, infiniBand: seed%2 == 0}
+	p := &differentialScript{seed: seed, infiniBand: seed%2 == 0, device: model.DeviceConfig{
+		Name: "mlx5_0", Ports: []model.PortConfig{{InfiniBand: seed%2 == 0}},
+		StaticUARs: seed%5 == 3, NoBlueFlame: seed%7 == 4,
+	}}
 	p.text, p.requests, p.steps = generate(seed, requests, p.infiniBand)
 	return p
 }
 
-func (p *differentialScript) link() string {
+// kind says what kind of device it is.
+func (p *differentialScript) kind() string {
+	s := "RoCE"
 	if p.infiniBand {
-		return "InfiniBand"
+		s = "InfiniBand"
 	}
-	return "RoCE"
+	for _, k := range []struct {
+		is   bool
+		name string
+	}{{p.device.StaticUARs, "static registers"}, {p.device.NoBlueFlame, "no write-combining"}} {
+		if k.is {
+			s += ", " + k.name
+		}
+	}
+	return s
 }
 
 // differ has both programs carry out the script, and compares them.
@@ -218,7 +234,7 @@ const differentialLimit = 15 * time.Minute
 
 // play has a program carry out the script on a model of its own.
 func (p *differentialScript) play(env []string, name string, args ...string) ([]record, error) {
-	m, err := model.New(model.DeviceConfig{Name: "mlx5_0", Ports: []model.PortConfig{{InfiniBand: p.infiniBand}}})
+	m, err := model.New(p.device)
 	if err != nil {
 		return nil, err
 	}

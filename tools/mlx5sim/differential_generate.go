@@ -181,6 +181,14 @@ func (g *generator) step() {
 		if g.ahs > 3 && chance(g.Rand, 50) {
 			g.w.line(wordLimit, 0, g.IntN(min(g.srq.receives, 4)))
 		}
+	case c < 992: // no event waits for more than one completion, which would take a time
+		g.w.line(wordModerate, g.IntN(len(g.cqs)), g.IntN(2))
+	case c < 994:
+		q = g.live[6]
+		g.w.line(wordGroup, q.n, 1)
+		g.w.line(wordGroup, q.n, 0)
+	case c < 996:
+		g.w.line(wordRereg, regionPrivate, 1|pick(g.Rand, 0, accessBind))
 	default:
 		g.w.line(wordDigest)
 	}

@@ -431,14 +431,14 @@ func (r *recorder) Publish(addr uint64, p []byte) error {
 // place of the time.
 func (r *recorder) normalise(cqe []byte) {
 	be := binary.BigEndian
-	if of, ok := r.indices[be.Uint32(cqe[32:])]; ok {
-		be.PutUint32(cqe[32:], of)
+	if of, ok := r.numbers["QP"][be.Uint32(cqe[56:])&0xffffff]; ok && r.sharing[uint32(of)] {
 		switch cqe[63] >> 4 {
 		case 1, 2, 3, 4, 14: // of receives
-			if r.sharing[of] {
-				be.PutUint16(cqe[60:], r.shared[be.Uint16(cqe[60:])])
-			}
+			be.PutUint16(cqe[60:], r.shared[be.Uint16(cqe[60:])])
 		}
+	}
+	if of, ok := r.indices[be.Uint32(cqe[32:])]; ok {
+		be.PutUint32(cqe[32:], of)
 	}
 	if stamp := be.Uint64(cqe[48:]); cqe[63]>>4 < 13 && stamp != 0 {
 		v := uint64(1)

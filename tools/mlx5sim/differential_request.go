@@ -138,6 +138,10 @@ var places = map[string][]place{
 	invoke + "REG_MR":              {{coreIn, 0, senseOpaque, ""}, {coreIn, 32, senseHandle, "PD"}},
 	invoke + "ALLOC_MW":            {{coreIn, 0, senseOpaque, ""}, {coreIn, 8, senseHandle, "PD"}},
 	invoke + "CREATE_AH":           {{coreIn, 0, senseOpaque, ""}, {coreIn, 8, senseOpaque, ""}, {coreIn, 16, senseHandle, "PD"}},
+	invoke + "ATTACH_MCAST":        {{coreIn, 16, senseHandle, "QP"}},
+	invoke + "DETACH_MCAST":        {{coreIn, 16, senseHandle, "QP"}},
+	invoke + "EX_CMD_MODIFY_CQ":    {{coreIn, 0, senseHandle, "CQ"}},
+	invoke + "REREG_MR":            {{coreIn, 0, senseOpaque, ""}, {coreIn, 8, senseHandle, "MR"}, {coreIn, 40, senseHandle, "PD"}},
 	invoke + "MODIFY_SRQ":          {{coreIn, 0, senseHandle, "SRQ"}},
 }
 

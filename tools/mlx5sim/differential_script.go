@@ -29,6 +29,9 @@ import (
 //	e cq                             takes an event, if there is one
 //	z cq depth                       resizes, and polls for one: libmlx5 tells the device only then
 //	l srq limit                      sets the limit
+//	o cq count                       lets events wait for so many completions
+//	g qp join                        joins a multicast group, or leaves it if join is 0
+//	R mr access                      registers the region again, in the same PD with other rights
 //	d kind number                    destroys; kind is the letter that makes it
 //	h                                says a sum of the data
 //
@@ -59,6 +62,9 @@ const (
 	wordEvent      = 'e'
 	wordResize     = 'z'
 	wordLimit      = 'l'
+	wordModerate   = 'o'
+	wordGroup      = 'g'
+	wordRereg      = 'R'
 	wordDestroy    = 'd'
 	wordDigest     = 'h'
 )

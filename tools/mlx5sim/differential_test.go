@@ -32,7 +32,7 @@ func TestScript(t *testing.T) {
 		words[line[0]]++
 	}
 	for _, w := range []byte{wordBegin, wordPD, wordMR, wordMW, wordCQ, wordSRQ, wordQP, wordAH, wordConnect, wordInit, wordState, wordSend, wordRecv, wordSharedRecv,
-		wordPoll, wordArm, wordEvent, wordResize, wordLimit, wordDestroy, wordDigest} {
+		wordPoll, wordArm, wordEvent, wordResize, wordLimit, wordModerate, wordGroup, wordRereg, wordDestroy, wordDigest} {
 		if words[w] == 0 {
 			t.Errorf("no line begins with %c", w)
 		}

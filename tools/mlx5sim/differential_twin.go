@@ -39,6 +39,9 @@ type twin struct {
 	err   error // of the script
 }
 
+// scriptGroup is the multicast group of scripts.
+var scriptGroup = uverbs.GID{0: 0xff, 1: 0x0e, 15: 1}
+
 // initial is what a queue pair has in INIT.
 type initial struct {
 	access uverbs.Access
@@ -173,6 +176,18 @@ func (t *twin) word(c byte) (err error) {
 	case wordLimit:
 		s := t.srqs[t.num()]
 		return s.SetLimit(t.num())
+	case wordModerate:
+		q := t.cqs[t.num()]
+		return q.Moderate(t.num(), 0)
+	case wordGroup:
+		qp := t.qps[t.num()]
+		if t.num() != 0 {
+			return qp.AttachMulticast(scriptGroup)
+		}
+		return qp.DetachMulticast(scriptGroup)
+	case wordRereg:
+		mr := t.mrs[t.num()]
+		return mr.Reregister(uverbs.ChangePD(mr.PD()), uverbs.ChangeAccess(uverbs.Access(t.num())))
 	case wordDestroy:
 		return t.destroy()
 	case wordDigest:

@@ -468,6 +468,8 @@ static void digest(void)
 
 static void word(int c)
 {
+	static const union ibv_gid group = { .raw = { 0xff, 0x0e, [15] = 1 } };
+	struct ibv_modify_cq_attr m = { .attr_mask = IBV_CQ_ATTR_MODERATE };
 	struct ibv_qp_attr a = {};
 	struct ibv_srq_attr s = {};
 	uint64_t i;
@@ -506,6 +508,22 @@ static void word(int c)
 		i = num();
 		s.srq_limit = num();
 		check("ibv_modify_srq", ibv_modify_srq(srqs[i], &s, IBV_SRQ_LIMIT));
+		break;
+	case 'o':
+		i = num();
+		m.moderate.cq_count = num();
+		check("ibv_modify_cq", ibv_modify_cq(cqs[i], &m));
+		break;
+	case 'g':
+		i = num();
+		if (num())
+			check("ibv_attach_mcast", ibv_attach_mcast(qps[i], &group, 0));
+		else
+			check("ibv_detach_mcast", ibv_detach_mcast(qps[i], &group, 0));
+		break;
+	case 'R':
+		i = num();
+		check("ibv_rereg_mr", ibv_rereg_mr(mrs[i], IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS, mrs[i]->pd, NULL, 0, num()));
 		break;
 	case 'd': destroy(); break;
 	case 'h': digest(); break;
