@@ -18,7 +18,7 @@ import (
 func (t *trial) build(ctx context.Context, dir, pkg, binary string) result {
 	var out bytes.Buffer
 	// With -trimpath the copies share what go has in its cache.
-	err := run(ctx, dir, t.environment(nil), &out, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-vet=off", "-ldflags=-w", "-o", binary, "./"+pkg)
+	err := run(ctx, dir, t.environment(nil), &out, "go", "test", "-c", "-trimpath", "-buildvcs=false", "-vet=off", "-ldflags=-s -w", "-o", binary, "./"+pkg)
 	if err != nil {
 		return result{doesNotBuild, firstError(out.String(), err) + "\n" + strings.TrimSpace(out.String())}
 	}
