@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,7 +205,7 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 }
 
 func TestOneAtATimeFillsTheCache(t *testing.T) {
-	said := &bytes.Buffer{}
+	waits, said := io.Pipe() // whoever says something is heard before it goes on
 	h := &host{cache: t.TempDir(), say: said}
 	unlock, err := h.lock(t.Context())
 	if err != nil {
@@ -212,6 +213,7 @@ func TestOneAtATimeFillsTheCache(t *testing.T) {
 	}
 	second := make(chan func())
 	go func() {
+		defer said.Close()
 		u, err := h.lock(t.Context())
 		if err != nil {
 			t.Error(err)
@@ -219,6 +221,11 @@ func TestOneAtATimeFillsTheCache(t *testing.T) {
 		}
 		second <- u
 	}()
+	heard := make([]byte, 1000)
+	n, err := waits.Read(heard)
+	if err != nil || !strings.Contains(string(heard[:n]), "waiting") {
+		t.Errorf("the one who waits says %q, %v", heard[:n], err)
+	}
 	select {
 	case <-second:
 		t.Fatal("two hold the lock")
@@ -226,7 +233,4 @@ func TestOneAtATimeFillsTheCache(t *testing.T) {
 	}
 	unlock()
 	(<-second)()
-	if !strings.Contains(said.String(), "waiting") {
-		t.Errorf("the one who waited said %q", said)
-	}
 }
