@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // refereePackages are those whose programs play on the ConnectX in software, against which
@@ -97,6 +98,9 @@ func (s *suite) referee(ctx context.Context, where string) {
 			}
 		}
 		s.step(where, what, func() (string, error) { return s.refereeCases(ctx, &f) })
+		if i == 0 {
+			s.refereeNobody(ctx, where, what+" as an ordinary user, the short cases", &f)
+		}
 		if err := f.remove(); err != nil {
 			s.step(where, "removing the programs of "+release, func() (string, error) { return "", err })
 		}
@@ -118,19 +122,57 @@ func (s *suite) refereeTests(ctx context.Context, f *refereeFolder) (string, err
 
 // refereeCases plays all cases.
 func (s *suite) refereeCases(ctx context.Context, f *refereeFolder) (string, error) {
-	dir, err := os.MkdirTemp("", "rxevm-")
+	dir, err := s.refereePrograms(ctx, f)
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	if _, err := s.goTool(ctx, []string{"CGO_ENABLED=0"}, "build", "-o", dir+"/", "./tools/mlx5sim", "./tools/verbs"); err != nil {
-		return "", err
-	}
 	out, err := s.program(ctx, f.environment(), filepath.Join(dir, "mlx5sim"), "referee")
 	if err != nil {
 		return "", err
 	}
 	return refereeResult(out)
+}
+
+// refereePrograms builds mlx5sim, and the verbs that it looks for beside itself, into a folder that
+// the caller removes.
+func (s *suite) refereePrograms(ctx context.Context, f *refereeFolder) (string, error) {
+	dir, err := os.MkdirTemp(f.dir, "programs-")
+	if err != nil {
+		return "", err
+	}
+	if err = os.Chmod(dir, 0o755); err == nil {
+		_, err = s.goTool(ctx, []string{"CGO_ENABLED=0"}, "build", "-o", dir+"/", "./tools/mlx5sim", "./tools/verbs")
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// refereeNobody plays the short cases as nobody, which only root can.
+func (s *suite) refereeNobody(ctx context.Context, where, what string, f *refereeFolder) {
+	if os.Getuid() != 0 {
+		s.notRun(where, what, "who runs this is one, and all cases were played")
+		return
+	}
+	start := time.Now()
+	dir, err := s.refereePrograms(ctx, f)
+	var detail string
+	if err == nil {
+		defer os.RemoveAll(dir)
+		var out string
+		out, err = s.program(ctx, f.environment(), "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+			"env", "TMPDIR=/tmp", filepath.Join(dir, "mlx5sim"), "referee", "-short")
+		if err != nil && strings.Contains(err.Error(), "may not make namespaces") {
+			s.notRun(where, what, "this machine does not let who is not root make namespaces")
+			return
+		}
+		if err == nil {
+			detail, err = refereeResult(out)
+		}
+	}
+	s.step(where, what, func() (string, error) { return fmt.Sprintf("%s in %.1f s", detail, time.Since(start).Seconds()), err })
 }
 
 // refereeTotal is the last line of mlx5sim referee.
