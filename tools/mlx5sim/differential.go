@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/mlx5/model"
@@ -86,9 +88,12 @@ func cmdDifferential(args []string, stdout, stderr io.Writer) int {
 		return exitSystem
 	}
 	defer os.RemoveAll(dir)
-	c, err := buildDifferential(context.Background(), dir)
+	// A signal ends the programs, and what was made is removed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	c, err := buildDifferential(ctx, dir)
 	if err == nil {
-		err = o.run(c, stdout)
+		err = o.run(ctx, c, stdout)
 	}
 	switch {
 	case err == nil:
@@ -124,7 +129,7 @@ func buildDifferential(ctx context.Context, dir string) (string, error) {
 }
 
 // run compares the seeds, and says what it found.
-func (o *differentialOptions) run(c string, stdout io.Writer) error {
+func (o *differentialOptions) run(ctx context.Context, c string, stdout io.Writer) error {
 	seen := make(map[string]int)
 	total := 0
 	began := time.Now()
@@ -138,7 +143,10 @@ func (o *differentialOptions) run(c string, stdout io.Writer) error {
 		}
 		mine := make(map[string]int)
 		begin := time.Now()
-		if err := p.differ(c, mine); err != nil {
+		if err := p.differ(ctx, c, mine); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return fmt.Errorf("seed %d, -n %d: %w", seed, o.requests, err)
 		}
 		total += p.requests
@@ -203,7 +211,7 @@ func (p *differentialScript) kind() string {
 }
 
 // differ has both programs carry out the script, and compares them.
-func (p *differentialScript) differ(c string, seen map[string]int) error {
+func (p *differentialScript) differ(ctx context.Context, c string, seen map[string]int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -213,9 +221,9 @@ func (p *differentialScript) differ(c string, seen map[string]int) error {
 	var both sync.WaitGroup
 	both.Go(func() {
 		command := append(coreLoader(os.Getenv(coreVar)), c)
-		sides[0].records, errs[0] = p.play(differentialEnvironment(), command[0], command[1:]...)
+		sides[0].records, errs[0] = p.play(ctx, differentialEnvironment(), command[0], command[1:]...)
 	})
-	both.Go(func() { sides[1].records, errs[1] = p.play(os.Environ(), self, twinName) })
+	both.Go(func() { sides[1].records, errs[1] = p.play(ctx, os.Environ(), self, twinName) })
 	both.Wait()
 	if err := compare(sides[0], sides[1], seen); err != nil {
 		return errors.Join(fmt.Errorf("%w: %w", errDiffers, err), errs[0], errs[1])
@@ -233,7 +241,7 @@ func differentialEnvironment() []string {
 const differentialLimit = 15 * time.Minute
 
 // play has a program carry out the script on a model of its own.
-func (p *differentialScript) play(env []string, name string, args ...string) ([]record, error) {
+func (p *differentialScript) play(ctx context.Context, env []string, name string, args ...string) ([]record, error) {
 	m, err := model.New(p.device)
 	if err != nil {
 		return nil, err
@@ -247,9 +255,15 @@ func (p *differentialScript) play(env []string, name string, args ...string) ([]
 	var out, complaints bytes.Buffer
 	cmd := s.Command(name, args...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, bytes.NewReader(p.text), &out, &complaints
-	limit := time.AfterFunc(differentialLimit, cmd.Kill)
-	err = cmd.Run()
-	limit.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, differentialLimit, fmt.Errorf("it hangs for %v", differentialLimit))
+	defer cancel()
+	if err = cmd.Start(); err == nil {
+		stop := context.AfterFunc(ctx, cmd.Kill)
+		err = cmd.Wait()
+		if !stop() {
+			err = errors.Join(context.Cause(ctx), err)
+		}
+	}
 	err = errors.Join(err, s.Close())
 	if err != nil || complaints.Len() > 0 {
 		err = fmt.Errorf("%v: %s", err, complaints.Bytes())
