@@ -85,7 +85,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	fs.BoolVar(&o.keep, "keep", false, "keep the copies of the source whose bugs were not caught, and say where they are")
 	fs.BoolVar(&o.json, "json", false, "print a JSON object a line")
 	fs.IntVar(&o.jobs, "j", runtime.GOMAXPROCS(0), "how many mutations are tried at a time, `N` from 1 on")
-	fs.DurationVar(&o.timeout, "timeout", time.Minute, "how long a test may take with a bug in, a `TIME`")
+	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long a test may take with a bug in, a `TIME`")
 	err := fs.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
