@@ -109,7 +109,7 @@ func (s *suite) referee(ctx context.Context, where string) {
 
 // refereeTests runs the tests that play a few cases, as root as an ordinary user too.
 func (s *suite) refereeTests(ctx context.Context, f *refereeFolder) (string, error) {
-	out, err := s.goTool(ctx, f.environment(), "test", "-count=1", "-v", "./tools/mlx5sim")
+	out, err := s.goTool(ctx, f.environment(), "test", testPatience, "-count=1", "-v", "./tools/mlx5sim")
 	if err != nil {
 		return "", err
 	}
