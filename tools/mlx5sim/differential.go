@@ -57,6 +57,10 @@ func (o *differentialOptions) parse(args []string, stdout io.Writer) error {
 		fmt.Fprint(stdout, differentialUsage)
 		fs.SetOutput(stdout)
 		fs.PrintDefaults()
+		fmt.Fprint(stdout, "\ndifferences that are allowed:\n")
+		for _, d := range differences {
+			fmt.Fprintf(stdout, "  %s: %s\n", d.name, d.reason)
+		}
 		return errHelp
 	}
 	switch {

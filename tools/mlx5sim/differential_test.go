@@ -114,5 +114,8 @@ func TestDifferentialFlags(t *testing.T) {
 		if code := cmdDifferential(strings.Fields(args), &out, &complaints); code != want || code != 0 && complaints.Len() == 0 {
 			t.Errorf("%s: status %d: %s%s", args, code, &out, &complaints)
 		}
+		if last := differences[len(differences)-1]; code == 0 && !strings.Contains(out.String(), "  "+last.name+": "+last.reason+"\n") {
+			t.Errorf("%s does not say what is allowed:\n%s", args, &out)
+		}
 	}
 }
