@@ -111,7 +111,8 @@ func TestCompare(t *testing.T) {
 func TestDifferentialFlags(t *testing.T) {
 	for args, want := range map[string]int{"-h": 0, "-n 0": exitUsage, "-seeds 0": exitUsage, "-seed x": exitUsage, "more": exitUsage} {
 		var out, complaints bytes.Buffer
-		if code := cmdDifferential(strings.Fields(args), &out, &complaints); code != want || code != 0 && complaints.Len() == 0 {
+		code := cmdDifferential(strings.Fields(args), &out, &complaints)
+		if code != want || code != 0 && complaints.Len() == 0 {
 			t.Errorf("%s: status %d: %s%s", args, code, &out, &complaints)
 		}
 		if last := differences[len(differences)-1]; code == 0 && !strings.Contains(out.String(), "  "+last.name+": "+last.reason+"\n") {
