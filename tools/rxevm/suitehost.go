@@ -43,7 +43,7 @@ func (s *suite) hostPart(ctx context.Context) {
 		})
 	}
 	s.step(where, "go test ./...", func() (string, error) { return s.goTest(ctx, nil, "./...") })
-	if why := noRace(ctx); why != "" {
+	if why := s.compiler(ctx); why != "" {
 		s.notRun(where, "go test -race ./...", why)
 	} else {
 		s.step(where, "go test -race ./...", func() (string, error) { return s.goTest(ctx, []string{"CGO_ENABLED=1"}, "-race", "./...") })
@@ -150,6 +150,21 @@ func (s *suite) libraries(ctx context.Context) ([]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// compiler sees to a C compiler, which the race detector needs and with which tests build programs in
+// C to compare ours with. It says why there is none, or "".
+func (s *suite) compiler(ctx context.Context) string {
+	why := noRace(ctx)
+	if why == "" || !s.host.install {
+		return why
+	}
+	for _, pkg := range []string{"gcc", "libc6-dev"} {
+		if err := s.host.installPackage(ctx, pkg); err != nil {
+			return why + ": " + firstLine(err.Error())
+		}
+	}
+	return noRace(ctx)
 }
 
 // noRace says why the race detector cannot be used here, or "".
