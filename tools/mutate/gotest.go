@@ -62,7 +62,7 @@ var (
 // test runs the mutation's test and says what came of it: survived if it passed.
 func (t *trial) test(ctx context.Context, dir, binary string, m *mutation, limit time.Duration) result {
 	// The test's own limit tells better what hangs.
-	limited, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	limited, cancel := context.WithTimeout(ctx, limit+time.Minute)
 	defer cancel()
 	var buf bytes.Buffer
 	err := run(limited, filepath.Join(dir, filepath.FromSlash(m.pkg)), t.environment(m.env), &buf,

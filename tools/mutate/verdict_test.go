@@ -127,7 +127,7 @@ func writeModule(t *testing.T, more map[string]string) string {
 // waitForPID waits for a file with the number of a process.
 func waitForPID(t *testing.T, name string) int {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile(name)
 		if line, ok := strings.CutSuffix(string(text), "\n"); err == nil && ok {
 			pid, err := strconv.Atoi(line)
