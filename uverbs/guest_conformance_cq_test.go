@@ -153,7 +153,7 @@ func TestGuestConformanceCQ_Resize(t *testing.T) {
 func TestGuestConformanceCQEvents_RC(t *testing.T) {
 	p := newPair(t, false)
 	sides := rcSides(t, p, p.mr, sleeper)
-	for round := range 100 {
+	for round := range 40 {
 		ping(t, p, sides[round%2], sides[1-round%2], round)
 	}
 }
@@ -162,7 +162,7 @@ func TestGuestConformanceCQEvents_RC(t *testing.T) {
 func TestGuestConformanceCQEvents_UD(t *testing.T) {
 	m := newMesh(t)
 	sides := udSides(t, m, m.mr, sleeper)
-	for round := range 100 {
+	for round := range 40 {
 		ping(t, m.pair, sides[round%2], sides[1-round%2], round)
 	}
 }

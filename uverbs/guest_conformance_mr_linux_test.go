@@ -181,7 +181,7 @@ func (p *pair) relaxed(t *testing.T) *uverbs.MR {
 func TestGuestConformanceRelaxedOrdering_RC(t *testing.T) {
 	p := newPair(t, false)
 	sides := rcSides(t, p, p.relaxed(t), spinner)
-	for round := range 100 {
+	for round := range 40 {
 		ping(t, p, sides[round%2], sides[1-round%2], round)
 	}
 }
@@ -190,7 +190,7 @@ func TestGuestConformanceRelaxedOrdering_RC(t *testing.T) {
 func TestGuestConformanceRelaxedOrdering_UD(t *testing.T) {
 	m := newMesh(t)
 	sides := udSides(t, m, m.relaxed(t), spinner)
-	for round := range 100 {
+	for round := range 40 {
 		ping(t, m.pair, sides[round%2], sides[1-round%2], round)
 	}
 }
