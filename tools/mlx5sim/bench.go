@@ -20,25 +20,30 @@ import (
 const benchUsage = `usage: mlx5sim bench [-json | -md] [-quick] [-n ROUNDS] [-run REGEXP]
 
 Measures how long goverbs and libibverbs take to poll and to post on a ConnectX in
-software, which stays out of the way: it completes requests when it is told to, all at once, while the program waits,
-and then the program polls them. The programs, three in C and one in Go, take turns on one processor.
+software, which stays out of the way: it completes requests when it is told to, all at
+once, while the program waits, and then the program polls them. The programs, three in C
+and one in Go, take turns on one processor.
 
 In C they are: plain, with ibv_poll_cq and ibv_post_send; single, the same with
 MLX5_SINGLE_THREADED=1; and ex, with that and ibv_start_poll and ibv_wr_start on objects
-for one thread. Each adds up the ids and looks at the status of what it polls. The C is
-compiled with -O2.
+for one thread. All add up the ids and look at the statuses of what they poll. Lists for
+ibv_post_send were made before, but for the ids. The C is compiled with -O2.
 
-A row is poll (of sends that succeeded), receive, error (flushed sends), empty or post, then the
-completions or requests at a time (batch), queue pairs that complete in turn (qps), entries of the ring, which is filled
-(with one queue pair up to 4096 of it), and who wrote it: warm is the processor that polls, just
-before; cold is another one. Posts are of 64 bytes inline. Both sides ring the same way:
-a request alone is copied to a BlueFlame register, a batch ends with a store of eight bytes to it; the register is
-ordinary memory here. No side gets huge pages.
+A row is poll (of sends that succeeded), receive, error (flushed sends), empty or post.
+Behind it stand the completions or requests at a time (batch), the queue pairs, which
+complete in turn (qps), and the entries of the ring, which is filled; with one queue pair,
+up to 4096 of it. Then comes who wrote it: warm is the processor that polls, just before;
+cold is another one. Posts are of 64 bytes inline. Both sides ring the same way: a request
+alone is copied to a BlueFlame register, and a batch ends with a store of eight bytes to
+it; the register is ordinary memory here. No side gets huge pages.
 
-Times are in ns for each completion, request or empty poll: medians of the rounds. Ratios are those of a
-round, goverbs to libibverbs, with the 90% interval of their mean; the fastest is that of the three
-forms with the least median. A target that the interval straddles is undecided, not met. -quick measures
-what there are targets for, in fewer rounds.
+Times are in ns for each completion, request or empty poll: medians of the rounds. Ratios
+are those of a round, goverbs to libibverbs, with the 90% interval of their mean; JSON has
+the extremes too. The fastest is that of the three forms with the least median. A target
+that the interval straddles is undecided, not met. -quick measures what there are targets
+for, in fewer rounds.
+
+It takes gcc, libc6-dev and libibverbs-dev.
 
 `
 
