@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 )
 
@@ -96,14 +97,11 @@ func invalid(format string, args ...any) error {
 
 // isErrno says whether err is, or wraps, one of the given errno values.
 func isErrno(err error, any ...syscall.Errno) bool {
+	errno, bare := err.(syscall.Errno) // without errors.As, whose target is on the heap
+	return bare && slices.Contains(any, errno) || err != nil && !bare && wrapsErrno(err, any)
+}
+
+func wrapsErrno(err error, any []syscall.Errno) bool {
 	var errno syscall.Errno
-	if !errors.As(err, &errno) {
-		return false
-	}
-	for _, e := range any {
-		if errno == e {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &errno) && slices.Contains(any, errno)
 }

@@ -1,6 +1,8 @@
 package uverbs
 
 import (
+	"fmt"
+	"syscall"
 	"testing"
 
 	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
@@ -106,5 +108,20 @@ func BenchmarkEmptyPoll(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.sendQ.Poll(wcs)
+	}
+}
+
+// A waiter that wakes without an event asks which errno it got, and allocates nothing.
+func TestErrnoAllocatesNothing(t *testing.T) {
+	errs := []error{syscall.EAGAIN, syscall.EINVAL, nil}
+	if n := testing.AllocsPerRun(100, func() {
+		if !isErrno(errs[0], syscall.EINTR, syscall.EAGAIN) || isErrno(errs[1], syscall.EAGAIN) || isErrno(errs[2], syscall.EAGAIN) {
+			t.Error("taken for another")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if wrapped := fmt.Errorf("it says %w", syscall.EAGAIN); !isErrno(wrapped, syscall.EAGAIN) || isErrno(wrapped, syscall.EINTR) {
+		t.Errorf("%v", wrapped)
 	}
 }
