@@ -51,7 +51,9 @@ func (h *host) unpacked(ctx context.Context, kind, release, arch, why string, pa
 	}
 	defer unlock()
 	where := filepath.Join(kind, release+"-"+arch)
-	if _, err := os.Stat(h.path(where)); err == nil && !h.refresh {
+	// Which packages were asked for stands in the folder: another list is another folder.
+	list := strings.Join(packages, " ") + "\n"
+	if b, err := os.ReadFile(filepath.Join(h.path(where), packageList)); err == nil && string(b) == list && !h.refresh {
 		return h.path(where), nil
 	}
 	a, err := h.openApt(ctx, arch, release)
@@ -62,9 +64,17 @@ func (h *host) unpacked(ctx context.Context, kind, release, arch, why string, pa
 	if err != nil {
 		return "", err
 	}
-	err = h.build(where, func(dir string) error { return a.unpackInto(ctx, dir, why, debs) })
+	err = h.build(where, func(dir string) error {
+		if err := a.unpackInto(ctx, dir, why, debs); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, packageList), []byte(list), 0o644)
+	})
 	return h.path(where), err
 }
+
+// packageList is the file of an unpacked folder that names the packages.
+const packageList = ".packages"
 
 // addUserland packs the programs below an unpacked root, their libraries and loader, into an image.
 func addUserland(im image, root string) error {
