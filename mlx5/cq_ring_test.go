@@ -267,10 +267,8 @@ func TestArmOrder(t *testing.T) {
 	go func() {
 		defer close(errs)
 		for i := uint32(1); i <= rounds; i++ {
-			for spin(seen.Load() != i-1); ; {
-				if v := loadRegister(uar, 0x20); uint32(v>>32)&0xffffff == i&0xffffff {
-					break
-				}
+			for uint32(loadRegister(uar, 0x20)>>32)&0xffffff != i&0xffffff {
+				spin(true)
 			}
 			ci, arm, _ := armed(record, uar)
 			if ci != i || arm&0xffffff != i {
