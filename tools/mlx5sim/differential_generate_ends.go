@@ -109,8 +109,13 @@ func (g *generator) renew(pair int) {
 	if pair == 0 {
 		g.destroy(wordMW, g.mw)
 	}
+	// Completions of the second are in the same queues as those of the first, which are swept.
 	for _, q := range both {
 		g.destroy(wordQP, q.n)
+		if chance(g.Rand, 70) {
+			g.drain(q.scq)
+			g.drain(q.rcq)
+		}
 	}
 	for _, q := range both {
 		g.drain(q.scq)
