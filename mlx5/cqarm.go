@@ -90,12 +90,26 @@ func (a *arm) ring(c *consumer, solicitedOnly bool) {
 	a.armed, a.asked, a.from, a.empty = true, word, c.next, !waiting
 	// The consumer index is in its record since the last Poll. The device
 	// reads the arm word there when the register tells it to.
-	for n := a.most; ; n-- { // one, as long as it is known
-		a.store(c, word|n&(armSpread-1)<<armSequenceShift|c.next&low24)
-		if n == a.least {
-			return
+	word |= c.next & low24
+	likely := a.likely()
+	for n := a.most; n != a.least-1; n-- { // none but the likely one, as long as it is known
+		if n != likely {
+			a.store(c, word|n&(armSpread-1)<<armSequenceShift)
 		}
 	}
+	a.store(c, word|likely&(armSpread-1)<<armSequenceShift)
+}
+
+// likely is the number of answers that the events tell of, if it can be. Its word comes
+// last: that is what stays in the record, and all that a device sees of stores which
+// were joined on their way.
+func (a *arm) likely() uint32 {
+	// Numbers count modulo armSpread, and least goes on without an answer in the end.
+	n := a.least + (a.events.Load()-a.least)&(armSpread-1)
+	if n-a.least > a.most-a.least {
+		return a.least
+	}
+	return n
 }
 
 // answered counts the device's answers: there is one to an arm, when a completion has
