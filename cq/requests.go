@@ -50,12 +50,14 @@ type Slot struct {
 	tag [4]byte
 }
 
-// The states of a slot. That of nearly all requests is 0: see Slot.Expected.
+// The states of a slot. That of nearly all requests is 0: see Slot.Expected. In the
+// others, no completion must be what is expected, whatever the device says of the kind
+// and the format of the entry: these are those of entries that are not software's.
 const (
-	slotVisible = 0  // its completion goes to the program
-	slotQuiet   = 4  // posted unsignalled: it shows only if it fails
-	slotFree    = 8  // ended
-	slotSilent  = 12 // the library's own: it never shows
+	slotVisible = 0    // its completion goes to the program
+	slotQuiet   = 0xf0 // posted unsignalled: it shows only if it fails
+	slotFree    = 0xf4 // ended
+	slotSilent  = 0xf8 // the library's own: it never shows
 )
 
 func (s *Slot) state() byte { return s.tag[0] }
