@@ -98,7 +98,7 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 	fs := flag.NewFlagSet("rxevm test", flag.ContinueOnError)
 	install := fs.Bool("install", false, "install missing programs (QEMU) with apt-get; needs root")
 	parts := fs.String("parts", strings.Join(suiteParts, ","), "what to run, separated by commas: `parts`")
-	timeout := fs.Duration("timeout", time.Hour, "give up after this `time`")
+	timeout := fs.Duration("timeout", 85*time.Minute, "give up after this `time`")
 	if err := parseFlags(fs, args); err != nil {
 		return 0, err
 	}

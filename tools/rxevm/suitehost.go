@@ -56,6 +56,7 @@ func (s *suite) hostPart(ctx context.Context) {
 	})
 	s.referee(ctx, where)
 	s.conformance(ctx, where)
+	s.mutations(ctx, where)
 	var narrow []string
 	for _, p := range narrowPackages {
 		if _, err := os.Stat(filepath.Join(s.root, strings.TrimSuffix(p, "/..."))); err == nil {
