@@ -101,8 +101,12 @@ func (t *twin) num64() uint64 {
 	if err == nil {
 		err = t.in.UnreadByte()
 	}
-	if digits == 0 && t.err == nil {
-		t.err = errors.Join(errors.New("the script has no number where one is due"), err)
+	switch {
+	case t.err != nil:
+	case digits == 0:
+		t.err = errors.Join(fmt.Errorf("the script has %q where a number is due", c), err)
+	case err != nil && err != io.EOF:
+		t.err = err // else the rest of the number would be taken for another
 	}
 	return v
 }
