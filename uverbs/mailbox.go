@@ -88,7 +88,7 @@ func (m *mailbox) bury(q *CQ, t tomb, gone ...*cq.Requests) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return slices.Contains(gone, o.requests) })
-	m.dismiss(func(w *roomWaiter) bool {
+	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool {
 		if !slices.Contains(gone, w.requests) {
 			return false
 		}
@@ -160,19 +160,7 @@ func (m *mailbox) watch(q *CQ, r *cq.Requests, n int) (<-chan struct{}, error) {
 func (m *mailbox) unwatch(ready <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.dismiss(func(w *roomWaiter) bool { return w.ready == ready })
-}
-
-// dismiss forgets the waiters that gone says it of. The mailbox is locked.
-func (m *mailbox) dismiss(gone func(*roomWaiter) bool) {
-	stay := m.waiters[:0]
-	for i := range m.waiters {
-		if !gone(&m.waiters[i]) {
-			stay = append(stay, m.waiters[i])
-		}
-	}
-	clear(m.waiters[len(stay):])
-	m.waiters = stay
+	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool { return w.ready == ready })
 }
 
 // read is the poller's turn. It delivers ends that the library makes up, once
@@ -207,7 +195,7 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 		}
 		m.orphans = m.orphans[1:]
 	}
-	m.dismiss(func(w *roomWaiter) bool {
+	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool {
 		if w.requests.Vacant() < w.n {
 			return false
 		}
