@@ -41,7 +41,7 @@ type ConnectOptions struct {
 	AckTimeout time.Duration
 	// Retries is how often to repeat what is not acknowledged: 1 to 7,
 	// where 0 means 6 and NoRetry means never. Soft-RoCE takes 7 for ever
-	// (rxe_completer of drivers/infiniband/sw/rxe/rxe_comp.c), ConnectX for seven.
+	// (rxe_completer of drivers/infiniband/sw/rxe/rxe_comp.c).
 	Retries int
 	// RNRRetries is how often to repeat what found no receive posted: 1 to
 	// 6, or RetryForever; 0 means 6 and NoRetry means never.
