@@ -38,9 +38,52 @@ func (s QPState) String() string {
 
 // QPAttr is one attribute of a queue pair for Modify.
 type QPAttr struct {
-	mask  uint32
-	apply func(*abi.UverbsModifyQP)
+	mask  uint32 // a bit of enum ib_qp_attr_mask, and for parts of AV one of ours
+	value uint32
+	path  *abi.UverbsQPDest // of AV
 	err   error
+}
+
+// apply enters the attribute into a request. It is one function, and not a closure for
+// each: those are some kB of every program.
+func (a *QPAttr) apply(m *abi.UverbsModifyQP) {
+	switch v := a.value; a.mask {
+	case maskAccessFlags:
+		m.QPAccessFlags = v
+	case maskPKeyIndex:
+		m.PKeyIndex = uint16(v)
+	case maskPort:
+		m.PortNum = uint8(v)
+	case maskQKey:
+		m.QKey = v
+	case maskAV:
+		m.Dest = *a.path
+	case maskAV | partSL:
+		m.Dest.SL = uint8(v)
+	case maskAV | partDLID:
+		m.Dest.DLID = uint16(v)
+	case maskPathMTU:
+		m.PathMTU = uint8(v)
+	case maskTimeout:
+		m.Timeout = uint8(v)
+	case maskRetryCount:
+		m.RetryCnt = uint8(v)
+	case maskRNRRetry:
+		m.RNRRetry = uint8(v)
+	case maskRQPSN:
+		m.RQPSN = v
+	case maskMaxReadDepth:
+		m.MaxRdAtomic = uint8(v)
+	case maskMinRNRTimer:
+		m.MinRNRTimer = uint8(v)
+	case maskSQPSN:
+		m.SQPSN = v
+	case maskDestReadDepth:
+		m.MaxDestRdAtomic = uint8(v)
+	case maskDestQPN:
+		m.DestQPNum = v
+	}
+	m.AttrMask |= a.mask &^ (partSL | partDLID)
 }
 
 // Bits of enum ib_qp_attr_mask (include/rdma/ib_verbs.h), which the UAPI headers
@@ -62,37 +105,41 @@ const (
 	maskSQPSN         = 1 << 16
 	maskDestReadDepth = 1 << 17
 	maskDestQPN       = 1 << 20
+
+	// Parts of AV that are attributes of their own here.
+	partSL   = 1 << 30
+	partDLID = 1 << 31
 )
 
 const maxPSN = 1<<24 - 1
 
 // bounded is an attribute whose value must not exceed a maximum.
-func bounded(name string, mask uint32, v, most uint64, apply func(*abi.UverbsModifyQP)) QPAttr {
+func bounded(name string, mask uint32, v, most uint64) QPAttr {
 	if v > most {
 		return QPAttr{err: invalid("modify QP: %s %d: at most %d", name, v, most)}
 	}
-	return QPAttr{mask: mask, apply: apply}
+	return QPAttr{mask: mask, value: uint32(v)}
 }
 
 // AttrAccess is what the peer may do through the queue pair.
 func AttrAccess(a Access) QPAttr {
-	return QPAttr{mask: maskAccessFlags, apply: func(m *abi.UverbsModifyQP) { m.QPAccessFlags = uint32(a &^ NoAccess) }}
+	return QPAttr{mask: maskAccessFlags, value: uint32(a &^ NoAccess)}
 }
 
 // AttrPKeyIndex is the partition key, as index into the port's table.
 func AttrPKeyIndex(i uint16) QPAttr {
-	return QPAttr{mask: maskPKeyIndex, apply: func(m *abi.UverbsModifyQP) { m.PKeyIndex = i }}
+	return QPAttr{mask: maskPKeyIndex, value: uint32(i)}
 }
 
 // AttrQKey is the Q_Key of a UD queue pair. Keys with the top bit set are for
 // privileged programs: others get EPERM.
 func AttrQKey(key uint32) QPAttr {
-	return QPAttr{mask: maskQKey, apply: func(m *abi.UverbsModifyQP) { m.QKey = key }}
+	return QPAttr{mask: maskQKey, value: key}
 }
 
 // AttrPort is the local port, numbered from 1.
 func AttrPort(port int) QPAttr {
-	return bounded("port", maskPort, uint64(port), 255, func(m *abi.UverbsModifyQP) { m.PortNum = uint8(port) })
+	return bounded("port", maskPort, uint64(port), 255)
 }
 
 // AttrPathMTU is the largest packet payload in bytes: 256, 512, 1024, 2048 or
@@ -102,7 +149,7 @@ func AttrPathMTU(bytes int) QPAttr {
 	if !ok {
 		return QPAttr{err: invalid("modify QP: path MTU %d: allowed are 256, 512, 1024, 2048 and 4096", bytes)}
 	}
-	return QPAttr{mask: maskPathMTU, apply: func(m *abi.UverbsModifyQP) { m.PathMTU = code }}
+	return QPAttr{mask: maskPathMTU, value: uint32(code)}
 }
 
 // mtuCode is the number that the wire uses for an MTU (enum ib_mtu).
@@ -117,27 +164,27 @@ func mtuCode(bytes int) (uint8, bool) {
 
 // AttrDestQPN is the number of the peer's queue pair.
 func AttrDestQPN(qpn uint32) QPAttr {
-	return bounded("destination QPN", maskDestQPN, uint64(qpn), maxPSN, func(m *abi.UverbsModifyQP) { m.DestQPNum = qpn })
+	return bounded("destination QPN", maskDestQPN, uint64(qpn), maxPSN)
 }
 
 // AttrRecvPSN is the packet sequence number that the peer begins with.
 func AttrRecvPSN(psn uint32) QPAttr {
-	return bounded("receive PSN", maskRQPSN, uint64(psn), maxPSN, func(m *abi.UverbsModifyQP) { m.RQPSN = psn })
+	return bounded("receive PSN", maskRQPSN, uint64(psn), maxPSN)
 }
 
 // AttrSendPSN is the packet sequence number to begin with.
 func AttrSendPSN(psn uint32) QPAttr {
-	return bounded("send PSN", maskSQPSN, uint64(psn), maxPSN, func(m *abi.UverbsModifyQP) { m.SQPSN = psn })
+	return bounded("send PSN", maskSQPSN, uint64(psn), maxPSN)
 }
 
 // AttrReadDepth is how many reads and atomics may be under way to the peer.
 func AttrReadDepth(n uint8) QPAttr {
-	return QPAttr{mask: maskMaxReadDepth, apply: func(m *abi.UverbsModifyQP) { m.MaxRdAtomic = n }}
+	return QPAttr{mask: maskMaxReadDepth, value: uint32(n)}
 }
 
 // AttrPeerReadDepth is how many reads and atomics the peer may have under way.
 func AttrPeerReadDepth(n uint8) QPAttr {
-	return QPAttr{mask: maskDestReadDepth, apply: func(m *abi.UverbsModifyQP) { m.MaxDestRdAtomic = n }}
+	return QPAttr{mask: maskDestReadDepth, value: uint32(n)}
 }
 
 // AttrPath is the way to the peer: its GID, from the local GID at index
@@ -146,23 +193,23 @@ func AttrPath(dest GID, port, sourceIndex int, hopLimit, trafficClass uint8) QPA
 	if sourceIndex < 0 || sourceIndex > 255 {
 		return QPAttr{err: invalid("modify QP: source GID index %d: this request holds 0 to 255", sourceIndex)}
 	}
-	return bounded("port", maskAV, uint64(port), 255, func(m *abi.UverbsModifyQP) {
-		m.Dest = abi.UverbsQPDest{DGID: dest, SGIDIndex: uint8(sourceIndex), HopLimit: hopLimit, TrafficClass: trafficClass, PortNum: uint8(port)}
-		if !dest.IsZero() { // a peer without a GID is reached by its LID alone
-			m.Dest.IsGlobal = 1
-		}
-	})
+	a := bounded("port", maskAV, uint64(port), 255)
+	a.path = &abi.UverbsQPDest{DGID: dest, SGIDIndex: uint8(sourceIndex), HopLimit: hopLimit, TrafficClass: trafficClass, PortNum: uint8(port)}
+	if !dest.IsZero() { // a peer without a GID is reached by its LID alone
+		a.path.IsGlobal = 1
+	}
+	return a
 }
 
 // AttrServiceLevel is the priority of the packets, 0 to 15; it comes after
 // AttrPath.
 func AttrServiceLevel(sl uint8) QPAttr {
-	return bounded("service level", maskAV, uint64(sl), 15, func(m *abi.UverbsModifyQP) { m.Dest.SL = sl })
+	return bounded("service level", maskAV|partSL, uint64(sl), 15)
 }
 
 // AttrDLID is the peer's LID on InfiniBand; it comes after AttrPath.
 func AttrDLID(lid uint16) QPAttr {
-	return QPAttr{mask: maskAV, apply: func(m *abi.UverbsModifyQP) { m.Dest.DLID = lid }}
+	return QPAttr{mask: maskAV | partDLID, value: uint32(lid)}
 }
 
 // Modify takes the queue pair to another state with the attributes that the
@@ -226,7 +273,6 @@ func (qp *QP) change(to QPState, attrs ...QPAttr) error {
 		if a.err != nil {
 			return a.err
 		}
-		m.AttrMask |= a.mask
 		a.apply(m)
 	}
 	qp.modify.Lock()

@@ -1,10 +1,6 @@
 package uverbs
 
-import (
-	"time"
-
-	"github.com/goverbs/goverbs/abi"
-)
+import "time"
 
 // RetryForever, as a number of retries, never gives up: a request to a peer
 // that is gone then never ends. (The wire's number for it is 7.)
@@ -32,7 +28,7 @@ func AttrAckTimeout(d time.Duration) QPAttr {
 			}
 		}
 	}
-	return QPAttr{mask: maskTimeout, apply: func(m *abi.UverbsModifyQP) { m.Timeout = code }}
+	return QPAttr{mask: maskTimeout, value: uint32(code)}
 }
 
 // AttrRetries is how often to repeat a request that is not acknowledged, 0 to
@@ -41,7 +37,7 @@ func AttrRetries(n int) QPAttr {
 	if n < 0 {
 		return QPAttr{err: invalid("modify QP: %d retries: 0 to 7", n)}
 	}
-	return bounded("retries", maskRetryCount, uint64(n), 7, func(m *abi.UverbsModifyQP) { m.RetryCnt = uint8(n) })
+	return bounded("retries", maskRetryCount, uint64(n), 7)
 }
 
 // AttrRNRRetries is how often to repeat a request for which the peer had no
@@ -50,7 +46,7 @@ func AttrRNRRetries(n int) QPAttr {
 	if n < 0 {
 		return QPAttr{err: invalid("modify QP: %d RNR retries: 0 to 6, or RetryForever", n)}
 	}
-	return bounded("RNR retries", maskRNRRetry, uint64(n), 7, func(m *abi.UverbsModifyQP) { m.RNRRetry = uint8(n) })
+	return bounded("RNR retries", maskRNRRetry, uint64(n), 7)
 }
 
 // rnrTimers are the waits that the wire has codes for, in units of 10 us, by
@@ -73,5 +69,5 @@ func AttrMinRNRTimer(d time.Duration) QPAttr {
 	if d <= 0 || !found {
 		return QPAttr{err: invalid("modify QP: RNR timer %v: 10us to 655.36ms", d)}
 	}
-	return QPAttr{mask: maskMinRNRTimer, apply: func(m *abi.UverbsModifyQP) { m.MinRNRTimer = best }}
+	return QPAttr{mask: maskMinRNRTimer, value: uint32(best)}
 }
