@@ -4,7 +4,7 @@
 // offers to those who wait on it.
 //
 // Programs need [WC], [Status], [Opcode], which have their names in package
-// uverbs too, [Table], and [Queue] to write a waiter of their own. All else is
+// uverbs too, [Table], [WriteOpenMetrics], and [Queue] to write a waiter of their own. All else is
 // for providers (rxe, mlx5), which produce completions with it. The package does
 // no I/O and knows no device.
 //
@@ -22,7 +22,7 @@
 //
 // A [WC] is plain data. A [Requests] table has one poster and one poller, which
 // may be different goroutines; a [SharedRequests] has several pollers.
-// [Endpoints] and [Members] may be used from any goroutine.
+// [Endpoints], [Members] and [Histogram] may be used from any goroutine.
 //
 // # Finding requests
 //
@@ -31,6 +31,11 @@
 // [Requests.Place]). Providers of the first kind end requests with Oldest and
 // EndOldest, those of the second with Front and Pop, and both with Complete where
 // the short way does not go.
+//
+// # Statistics
+//
+// A [Histogram] counts durations. What counts something is a [MetricSource], and
+// [WriteOpenMetrics] writes any number of these as one text for a monitoring system.
 //
 // # Errors
 //

@@ -1,0 +1,288 @@
+package cq_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// omSample is one line of an exposition.
+type omSample struct {
+	name   string
+	labels map[string]string
+	value  float64
+}
+
+// omFamily is what stands between the descriptions of two families.
+type omFamily struct {
+	name, typ, unit, help string
+	samples               []omSample
+}
+
+var (
+	omName   = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	omLabel  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+	omNumber = regexp.MustCompile(`^([+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity)|nan)$`)
+	omLimit  = regexp.MustCompile(`^([0-9]\.[0-9]+|[1-9][0-9]{1,5}\.[0-9]+|[0-9](\.[0-9]+)?e[+-][0-9]{2,3}|\+Inf)$`)
+)
+
+// omSuffixes are the suffixes that samples of a type have.
+var omSuffixes = map[string][]string{
+	"counter":   {"_total", "_created"},
+	"gauge":     {""},
+	"summary":   {"", "_count", "_sum", "_created"},
+	"histogram": {"_bucket", "_count", "_sum", "_created"},
+}
+
+// parseOpenMetrics reads an exposition by the grammar and the rules of the OpenMetrics
+// specification, version 1.0.0, those that it states with MUST and that can be seen in
+// one text without timestamps and exemplars, which it takes for errors.
+func parseOpenMetrics(text string) ([]*omFamily, error) {
+	if !utf8.ValidString(text) {
+		return nil, fmt.Errorf("not UTF-8")
+	}
+	body, ok := strings.CutSuffix(text, "# EOF\n")
+	if !ok {
+		return nil, fmt.Errorf("no end mark")
+	}
+	if body != "" && !strings.HasSuffix(body, "\n") {
+		return nil, fmt.Errorf("the end mark is not on a line of its own")
+	}
+	var all []*omFamily
+	var f *omFamily
+	seen := map[string]bool{}
+	for line := range strings.Lines(body) {
+		line = strings.TrimSuffix(line, "\n")
+		if d, ok := strings.CutPrefix(line, "# "); ok {
+			word, rest, _ := strings.Cut(d, " ")
+			name, value, ok := strings.Cut(rest, " ")
+			if !ok || !omName.MatchString(name) {
+				return nil, fmt.Errorf("description %q", line)
+			}
+			if f == nil || f.name != name {
+				if seen[name] {
+					return nil, fmt.Errorf("family %s is in two places", name)
+				}
+				seen[name] = true
+				f = &omFamily{name: name}
+				all = append(all, f)
+			}
+			if err := f.describe(word, value); err != nil {
+				return nil, fmt.Errorf("%q: %w", line, err)
+			}
+			continue
+		}
+		s, err := parseSample(line)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", line, err)
+		}
+		if f == nil || !slices.ContainsFunc(omSuffixes[f.typ], func(x string) bool { return f.name+x == s.name }) {
+			return nil, fmt.Errorf("%q does not belong to the family before it", line)
+		}
+		f.samples = append(f.samples, s)
+	}
+	names := map[string]string{}
+	for _, f := range all {
+		for _, x := range append([]string{""}, omSuffixes[f.typ]...) {
+			if o, ok := names[f.name+x]; ok && o != f.name {
+				return nil, fmt.Errorf("%s and %s clash", o, f.name)
+			}
+			names[f.name+x] = f.name
+		}
+		if err := f.check(); err != nil {
+			return nil, fmt.Errorf("family %s: %w", f.name, err)
+		}
+	}
+	return all, nil
+}
+
+func (f *omFamily) describe(word, value string) error {
+	field := map[string]*string{"TYPE": &f.typ, "UNIT": &f.unit, "HELP": &f.help}[word]
+	if field == nil {
+		return fmt.Errorf("unknown description")
+	}
+	if *field != "" || len(f.samples) > 0 {
+		return fmt.Errorf("it comes twice, or after samples")
+	}
+	*field = value
+	switch word {
+	case "TYPE":
+		if omSuffixes[value] == nil {
+			return fmt.Errorf("unknown type")
+		}
+	case "UNIT":
+		if value != "" && !strings.HasSuffix(f.name, "_"+value) {
+			return fmt.Errorf("the name does not end in the unit")
+		}
+	case "HELP":
+		if _, rest, err := unescape(value + `"`); err != nil || rest != "" {
+			return fmt.Errorf("help is not escaped")
+		}
+	}
+	return nil
+}
+
+// unescape reads an escaped string up to the quote that ends it.
+func unescape(s string) (value, rest string, err error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case '"':
+			return b.String(), s[i+1:], nil
+		case '\\':
+			i++
+			if i == len(s) {
+				return "", "", fmt.Errorf("it ends in a backslash")
+			}
+			switch s[i] {
+			case 'n':
+				b.WriteByte('\n')
+			case '"', '\\':
+				b.WriteByte(s[i])
+			default:
+				return "", "", fmt.Errorf("escape \\%c", s[i])
+			}
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return "", "", fmt.Errorf("no quote at the end")
+}
+
+func parseSample(line string) (s omSample, err error) {
+	end := strings.IndexAny(line, "{ ")
+	if end < 0 {
+		return s, fmt.Errorf("no value")
+	}
+	s.name, s.labels = line[:end], map[string]string{}
+	if !omName.MatchString(s.name) {
+		return s, fmt.Errorf("name")
+	}
+	rest := line[end:]
+	if rest[0] == '{' {
+		rest = rest[1:]
+		for rest != "" && rest[0] != '}' {
+			if len(s.labels) > 0 {
+				if rest[0] != ',' {
+					return s, fmt.Errorf("no comma between labels")
+				}
+				rest = rest[1:]
+			}
+			name, after, ok := strings.Cut(rest, `="`)
+			if !ok || !omLabel.MatchString(name) {
+				return s, fmt.Errorf("label at %q", rest)
+			}
+			if _, ok := s.labels[name]; ok {
+				return s, fmt.Errorf("label %s twice", name)
+			}
+			if s.labels[name], rest, err = unescape(after); err != nil {
+				return s, err
+			}
+		}
+		if rest == "" {
+			return s, fmt.Errorf("no closing brace")
+		}
+		rest = rest[1:]
+	}
+	value, ok := strings.CutPrefix(rest, " ")
+	if !ok || !omNumber.MatchString(strings.ToLower(value)) {
+		return s, fmt.Errorf("value %q", value)
+	}
+	s.value, err = strconv.ParseFloat(value, 64)
+	return s, err
+}
+
+// series is the labels of a sample without one.
+func (s omSample) series(without string) string {
+	var all []string
+	for k, v := range s.labels {
+		if k != without {
+			all = append(all, fmt.Sprintf("%s=%q", k, v))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// check holds what the samples of a family owe each other.
+func (f *omFamily) check() error {
+	if f.typ == "" {
+		return fmt.Errorf("no type")
+	}
+	if f.typ == "counter" && strings.HasSuffix(f.name, "_total") {
+		return fmt.Errorf("the suffix is part of the name")
+	}
+	extra := map[string]string{"summary": "quantile", "histogram": "le"}[f.typ]
+	whole := map[string]bool{} // every sample once
+	ended := map[string]bool{} // the samples of one metric stand together
+	last := ""
+	of := map[string][]omSample{}
+	for i, s := range f.samples {
+		key := s.series(extra)
+		if id := s.name + "{" + s.series("") + "}"; whole[id] {
+			return fmt.Errorf("sample %s twice", id)
+		} else {
+			whole[id] = true
+		}
+		if i > 0 && key != last {
+			ended[last] = true
+		}
+		if ended[key] {
+			return fmt.Errorf("the samples of {%s} do not stand together", key)
+		}
+		last = key
+		of[key] = append(of[key], s)
+	}
+	for key, samples := range of {
+		if err := f.checkMetric(samples); err != nil {
+			return fmt.Errorf("{%s}: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func (f *omFamily) checkMetric(samples []omSample) error {
+	limit, count := "", -1.0 // of the last bucket
+	var total, sum *float64
+	for i, s := range samples {
+		le, hasLE := s.labels["le"]
+		q, hasQ := s.labels["quantile"]
+		if hasLE != (s.name == f.name+"_bucket") || hasQ != (f.typ == "summary" && s.name == f.name) {
+			return fmt.Errorf("sample %s has or lacks le or quantile", s.name)
+		}
+		switch {
+		case hasLE:
+			if !omLimit.MatchString(le) {
+				return fmt.Errorf("limit %q is not canonical", le)
+			}
+			v, _ := strconv.ParseFloat(le, 64)
+			if was, err := strconv.ParseFloat(limit, 64); err == nil && !(v > was) || s.value < count {
+				return fmt.Errorf("buckets out of order at %s", le)
+			}
+			limit, count = le, s.value
+		case hasQ:
+			if v, err := strconv.ParseFloat(q, 64); err != nil || v < 0 || v > 1 || s.value < 0 {
+				return fmt.Errorf("quantile %q = %v", q, s.value)
+			}
+		case s.name == f.name+"_count":
+			total = &samples[i].value
+		case s.name == f.name+"_sum":
+			sum = &samples[i].value
+		}
+		if f.typ != "gauge" && s.value < 0 {
+			return fmt.Errorf("%s is %v", s.name, s.value)
+		}
+	}
+	if f.typ == "histogram" {
+		if limit != "+Inf" || (total == nil) != (sum == nil) || total != nil && *total != count {
+			return fmt.Errorf("the last bucket is %q with %v; count and sum are %v, %v", limit, count, total, sum)
+		}
+	}
+	if f.typ == "counter" && len(samples) == 0 {
+		return fmt.Errorf("no value")
+	}
+	return nil
+}
