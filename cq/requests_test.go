@@ -2,6 +2,7 @@ package cq
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"testing"
 )
 
@@ -227,6 +228,7 @@ func TestRequestsTwoGoroutines(t *testing.T) {
 		defer close(device)
 		for i := uint64(0); i < total; {
 			if r.Room() == 0 {
+				runtime.Gosched() // there may be one processor only
 				continue
 			}
 			seq, _ := r.Stage(i, OpWrite, uint32(i), false)

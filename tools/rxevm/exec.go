@@ -29,6 +29,9 @@ type testRun struct {
 	mkdirs  []string
 	collect []string
 
+	harsh harsh
+	env   []string // besides what is passed on
+
 	// judge, if not nil, says what is wrong with which tests passed and which were skipped, in
 	// a run that went well.
 	judge func(passed []string, skips []skip) error
@@ -147,7 +150,7 @@ func (r testRun) inputs() []fileArg {
 // run runs the binary in a guest, its output to the given writers. Besides the program's status it
 // returns what is wrong with its skips.
 func (r testRun) run(ctx context.Context, v *vm, env []string, stdout, stderr io.Writer) (int, error) {
-	j := job{Args: append([]string{r.bin}, r.args...), Env: append(v.environ(), env...), Dir: r.dir, Mkdirs: r.mkdirs, Collect: r.collect}
+	j := job{Args: append([]string{r.bin}, r.args...), Env: append(append(v.environ(), env...), r.env...), Dir: r.dir, Mkdirs: r.mkdirs, Collect: r.collect, harsh: r.harsh}
 	for _, e := range env {
 		if d, ok := strings.CutPrefix(e, "GOCOVERDIR="); ok && filepath.IsAbs(d) {
 			j.Mkdirs, j.Collect = append(j.Mkdirs, d), append(j.Collect, d)
@@ -222,6 +225,7 @@ func cmdExec(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	r := newTestRun(bin, dir, fs.Args()[1:])
+	r.harsh = g.harsh
 	if r.isTest && !given["timeout"] {
 		// The test's own alarm tells more than ours, so it goes first.
 		g.timeout = r.timeout + 2*time.Minute

@@ -308,7 +308,10 @@ func unpackAll(ctx context.Context, dir string, debs []string) error {
 // and its children are asked to stop. Its temporary files go into a folder that is removed
 // afterwards: the go command, and tests, leave theirs behind when a signal ends them. (It makes go
 // test run again what looked at TMPDIR.)
-func runChild(cmd *exec.Cmd) error {
+func runChild(cmd *exec.Cmd) error { return runChildThen(cmd, func() {}) }
+
+// runChildThen calls started when the program runs.
+func runChildThen(cmd *exec.Cmd, started func()) error {
 	temp, err := os.MkdirTemp("", "rxevm-")
 	if err != nil {
 		return err
@@ -322,7 +325,13 @@ func runChild(cmd *exec.Cmd) error {
 		return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
 	}
 	cmd.WaitDelay = 5 * time.Second
-	err = onLockedThread(cmd.Run)
+	err = onLockedThread(func() error {
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		started()
+		return cmd.Wait()
+	})
 	if interrupted {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // Whoever is left of the group would write on.
 	}

@@ -122,6 +122,7 @@ func guestMounts() error {
 		{"tmpfs", "/run", "tmpfs", "mode=0755"},
 		{"debugfs", "/sys/kernel/debug", "debugfs", ""},
 		{"bpf", "/sys/fs/bpf", "bpf", ""},
+		{"cgroup2", cgroups, "cgroup2", ""},
 	} {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {
 			return err

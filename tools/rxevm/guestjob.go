@@ -138,6 +138,14 @@ func (s *jobServer) run(id uint32, j job, g *guestJob) exitReport {
 		// A grandchild that keeps the pipes open must not keep the job alive.
 		WaitDelay: 2 * time.Second,
 	}
+	if j.CPUs != 0 {
+		group, remove, err := j.limit(fmt.Sprintf("job%d", id))
+		if err != nil {
+			return exitReport{Code: 127, Err: err.Error()}
+		}
+		defer remove()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.Fd())
+	}
 	var after func()
 	switch {
 	case j.Terminal != nil:
@@ -162,6 +170,9 @@ func (s *jobServer) run(id uint32, j job, g *guestJob) exitReport {
 		case <-ended:
 		}
 	}()
+	if j.Storm {
+		go storm(cmd.Process.Pid, ended)
+	}
 	if after != nil {
 		after()
 	}

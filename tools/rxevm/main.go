@@ -154,6 +154,7 @@ func report(w io.Writer, code int, err error) int {
 // A guestFlags holds the flags that several commands share.
 type guestFlags struct {
 	guestConfig
+	harsh   harsh
 	install bool
 	timeout time.Duration
 	with    string
@@ -176,6 +177,8 @@ func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
 		g.files = append(g.files, f)
 		return err
 	})
+	fs.Float64Var(&g.harsh.CPUs, "cpumax", 0, "give the program this `share` of processors' time, such as 0.5, by a cgroup")
+	fs.BoolVar(&g.harsh.Storm, "storm", false, "send the program SIGURG all the time")
 	fs.BoolVar(&g.console, "console", false, "show the guest's console")
 	fs.BoolVar(&g.install, "install", false, "install missing programs (QEMU) with apt-get; needs root")
 	fs.DurationVar(&g.timeout, "timeout", 10*time.Minute, "end the guest after this `time`")
@@ -226,6 +229,9 @@ func (g *guestFlags) check() error {
 	}
 	if g.timeout <= 0 {
 		return bad("-timeout %v: must be more than 0", g.timeout)
+	}
+	if err := g.harsh.check(); err != nil {
+		return err
 	}
 	switch g.with {
 	case "":

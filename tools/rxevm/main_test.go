@@ -42,6 +42,7 @@ func TestMistakesAreUsageErrors(t *testing.T) {
 		{[]string{"run", "-numa", "0", "--", "x"}, "from 1 to 8 nodes"},
 		{[]string{"run", "-numa", "3", "-mem", "300", "--", "x"}, "of 128 MiB"},
 		{[]string{"run", "-numa", "3", "--", "x"}, "-smp 2 is no multiple"},
+		{[]string{"run", "-cpumax", "0.001", "--", "x"}, "from 0.01 to 64"},
 		{[]string{"run", "-timeout", "-1s", "--", "x"}, "more than 0"},
 		{[]string{"run", "-with", "windows", "--", "x"}, "there is rdma-core"},
 		{[]string{"run", "-file", "/no/such/file", "--", "x"}, "/no/such/file"},

@@ -57,6 +57,7 @@ type job struct {
 	Stdin bool `json:"stdin,omitempty"`
 	// Terminal asks for a pseudo terminal of this size instead of pipes.
 	Terminal *termSize `json:"terminal,omitempty"`
+	harsh
 	// Now is the host's clock in nanoseconds since 1970, for guests without a clock driver.
 	Now int64 `json:"now"`
 }

@@ -77,7 +77,7 @@ func cmdRun(ctx context.Context, args []string) (int, error) {
 	}
 	// The current folder exists in the guest too, so that relative names in -file and in the
 	// command mean the same.
-	j := job{Args: command, Env: append(v.environ(), passedEnv(os.Environ())...), Dir: dir, Mkdirs: []string{dir}}
+	j := job{Args: command, Env: append(v.environ(), passedEnv(os.Environ())...), Dir: dir, Mkdirs: []string{dir}, harsh: g.harsh}
 	x := jobIO{stdout: os.Stdout, stderr: os.Stderr}
 	if interactive {
 		size, restore, err := rawTerminal(int(os.Stdin.Fd()))

@@ -91,7 +91,7 @@ func (s *suite) summary() int {
 }
 
 // suiteParts are the parts of the suite in the order in which they run.
-var suiteParts = []string{"host", "planted", "6.1", "6.12", "5.10", "arm64"}
+var suiteParts = []string{"host", "harsh", "planted", "6.1", "6.12", "5.10", "arm64"}
 
 // cmdTest is rxevm test.
 func cmdTest(ctx context.Context, args []string) (int, error) {
@@ -124,6 +124,7 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 	s := &suite{host: h, root: root, out: os.Stdout}
 	run := map[string]func(context.Context){
 		"host":    s.hostPart,
+		"harsh":   s.harshPart,
 		"planted": s.plantedPart,
 		"6.1":     func(ctx context.Context) { s.guestPart(ctx, "6.1") },
 		"6.12":    func(ctx context.Context) { s.guestPart(ctx, "6.12") },

@@ -77,6 +77,9 @@ func (s *suite) guestPart(ctx context.Context, kernel string) {
 				return "", err
 			})
 		}
+		if kernel == harshKernel {
+			s.harshGuest(ctx, where, v, tests)
+		}
 		s.games(ctx, where, v, interop(kernel))
 	})
 }
