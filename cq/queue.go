@@ -1,7 +1,8 @@
 package cq
 
 // Queue is a completion queue as package poll sees it. *uverbs.CQ is one. One
-// goroutine at a time calls its methods, Wake functions excepted.
+// goroutine at a time calls its methods. Attach, detach and wake functions are called
+// from any.
 type Queue interface {
 	// Poll takes up to len(wcs) completions without waiting. It never
 	// returns n > 0 together with an error.

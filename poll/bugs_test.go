@@ -109,6 +109,12 @@ func TestBug03OneEventForSeventeen(t *testing.T) {
 // sleep while one is there. Every schedule of up to three completions on one or two
 // queues is tried. https://github.com/openucx/ucx/pull/1561
 func TestBug04NoScheduleSleepsOnACompletion(t *testing.T) {
+	for name, how := range map[string]Strategy{"event": Event{}, "adaptive": Adaptive{Spin: 1}} {
+		t.Run(name, func(t *testing.T) { bug04Schedules(t, how) })
+	}
+}
+
+func bug04Schedules(t *testing.T, how Strategy) {
 	const last = 14 // points of a wait at which the device is tried, and one beyond
 	schedules := 0
 	for queues := 1; queues <= 2; queues++ {
@@ -118,7 +124,7 @@ func TestBug04NoScheduleSleepsOnACompletion(t *testing.T) {
 					for size := 1; size <= 2; size++ {
 						schedules++
 						synctest.Test(t, func(t *testing.T) {
-							bug04(t, [3]int{a, b, c}, queues, size)
+							bug04(t, how, [3]int{a, b, c}, queues, size)
 						})
 						if t.Failed() {
 							t.Fatalf("completions at points %d, %d and %d, %d queues, buffer of %d", a, b, c, queues, size)
@@ -131,7 +137,7 @@ func TestBug04NoScheduleSleepsOnACompletion(t *testing.T) {
 	t.Logf("%d schedules", schedules)
 }
 
-func bug04(t *testing.T, at [3]int, queues, size int) {
+func bug04(t *testing.T, how Strategy, at [3]int, queues, size int) {
 	var fakes []*fakeQueue
 	var all []cq.Queue
 	var mu sync.Mutex // the timer below has a goroutine of its own
@@ -152,7 +158,7 @@ func bug04(t *testing.T, at [3]int, queues, size int) {
 		}
 		fakes, all = append(fakes, q), append(all, q)
 	}
-	w, err := NewWaiter(Event{}, all...)
+	w, err := NewWaiter(how, all...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Package poll is how to wait for completions: spinning or sleeping, on one
 // completion queue or several.
 //
-//	w, err := poll.NewWaiter(poll.Event{}, q)
+//	w, err := poll.NewWaiter(poll.Adaptive{}, q)
 //	if err != nil {
 //		return err
 //	}
@@ -15,15 +15,33 @@
 //		handle(wcs[:n])
 //	}
 //
-// [Busy] answers soonest and burns a core. [Event] sleeps: the queue is armed,
-// looked at once more, and the goroutine parks until the device reports. No
-// order of arrivals makes a Wait sleep while a completion is in a queue.
+// No order of arrivals makes a Wait sleep while a completion is in a queue: queues are
+// armed, looked at once more, and only then the goroutine parks.
+//
+// # Which strategy
+//
+// [Adaptive] is for those who have no reason to take another: it spins while completions
+// follow each other closely, and sleeps while they do not. It is no wiser than its past:
+// the first completions after a pause are answered as late as with Event, and traffic
+// whose gaps are about as long as a sleep costs is spun for or slept on by turns.
+//
+// [Event] always sleeps. It is for queues where a few microseconds more do not matter,
+// and for more waiters than there are processors to spin on. Under load it is as good as
+// the others, as a waiter that finds completions does not sleep.
+//
+// [Busy] answers soonest, each time, and burns a core whether something comes or not. It
+// is right where that core has nothing else to do, ever: on a machine where goroutines
+// or other programs need it, the poller is put off the processor in the middle of
+// traffic, and its best answers are paid for with its worst.
+//
+// [Waiter.SetStrategy] changes it while the program runs, and [Waiter.Stats] tells what
+// the one in use costs.
 //
 // # Concurrency
 //
 // One goroutine at a time calls Wait, and it is the poller of all the Waiter's
-// queues. Close may be called from any goroutine, as may the Close of a queue:
-// a parked Wait then returns os.ErrClosed.
+// queues. Close, SetStrategy and Stats may be called from any goroutine, as may the
+// Close of a queue: a Wait that is under way then returns os.ErrClosed.
 //
 // # Errors
 //

@@ -3,32 +3,39 @@ package poll
 import (
 	"context"
 	"errors"
-	"sync"
+	"time"
 
 	"github.com/goverbs/goverbs/cq"
 )
 
 func (e Event) newWait(w *Waiter) (waiting, error) {
-	v := &event{w: w, solicited: e.Solicited, armed: make([]bool, len(w.queues))}
-	fds := make([]int, 0, len(w.queues))
-	wake := func() { v.wake() }
-	for _, q := range w.queues {
-		fd, detach, err := q.Attach(wake)
-		if err != nil {
-			v.detach()
+	v, err := newEvent(w, e)
+	if err != nil {
+		return nil, err // not v, which would be a waiting that is not nil
+	}
+	return v, nil
+}
+
+func newEvent(w *Waiter, e Event) (*event, error) {
+	b := w.bells
+	if b == nil {
+		var err error
+		if b, err = hang(w.queues); err != nil {
 			return nil, err
 		}
-		v.detachers = append(v.detachers, detach)
-		fds = append(fds, fd)
 	}
-	p, err := newParker(fds, e.Thread)
+	p, err := newParker(append([]int(nil), b.fds...), e.Thread)
 	if err != nil {
-		v.detach()
+		if w.bells == nil {
+			b.detach()
+		}
 		return nil, err
 	}
-	v.mu.Lock()
-	v.sleep, v.park = p, p
-	v.mu.Unlock()
+	w.bells = b
+	v := &event{w: w, bells: b, solicited: e.Solicited, sleep: p}
+	if w.how == nil {
+		v.begin()
+	}
 	return v, nil
 }
 
@@ -45,27 +52,27 @@ type parker interface {
 
 type event struct {
 	w         *Waiter
+	bells     *bells
 	solicited bool
-	armed     []bool // by queue: armed, and no event taken since
-	detachers []func()
 
 	sleep parker
 	// The Done channel of the context whose end wakes this waiter. Most
 	// programs wait with the same context each time: then there is nothing
 	// to register.
 	done <-chan struct{}
-
-	mu   sync.Mutex
-	park parker      // sleep while it may be woken: not before it stands, nor after close
-	stop func() bool // takes the watch on the context back
+	stop func() bool // takes the watch on the context back; guarded by bells.mu
 }
 
-func (v *event) wake() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.park != nil {
-		v.park.wake()
+// begin makes this the strategy that the bells wake. The poller calls it.
+func (v *event) begin() {
+	b := v.bells
+	if b.solicited != v.solicited {
+		clear(b.armed) // for other completions than those to wait for
+		b.solicited = v.solicited
 	}
+	b.mu.Lock()
+	b.park = v.sleep
+	b.mu.Unlock()
 }
 
 // watch makes the end of ctx wake the waiter.
@@ -75,15 +82,15 @@ func (v *event) watch(ctx context.Context) {
 		return
 	}
 	v.done = done
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.bells.mu.Lock()
+	defer v.bells.mu.Unlock()
 	v.unwatch()
-	if done != nil && v.park != nil {
-		v.stop = context.AfterFunc(ctx, v.wake)
+	if done != nil && v.bells.park != nil {
+		v.stop = context.AfterFunc(ctx, v.bells.wake)
 	}
 }
 
-// unwatch forgets the context. v.mu is held.
+// unwatch forgets the context. bells.mu is held.
 func (v *event) unwatch() {
 	if v.stop != nil {
 		v.stop()
@@ -109,14 +116,16 @@ func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		if err := v.w.ended(ctx); err != nil {
 			return 0, err
 		}
-		if err := v.sleep.park(); err != nil {
+		if err := v.doze(); err != nil {
 			return 0, err
 		}
 		taken, terr := v.take()
-		if !taken {
+		if taken {
+			bump(&v.w.count.events, 1)
+		} else {
 			// Nobody reported, so who knows what became of the arms: an event may be
 			// late, or lost.
-			clear(v.armed)
+			clear(v.bells.armed)
 		}
 		if n, err := v.w.look(wcs); n > 0 || err != nil {
 			return n, err
@@ -127,19 +136,29 @@ func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		if err := v.w.ended(ctx); err != nil {
 			return 0, err
 		}
+		bump(&v.w.count.spurious, 1)
 	}
+}
+
+// doze parks and counts.
+func (v *event) doze() error {
+	bump(&v.w.count.parks, 1)
+	start := time.Now()
+	err := v.sleep.park()
+	bump(&v.w.count.slept, uint64(max(time.Since(start), 0)))
+	return err
 }
 
 // arm arms the queues that are not, and says whether there were any.
 func (v *event) arm() (fresh bool, err error) {
 	for i, q := range v.w.queues {
-		if v.armed[i] {
+		if v.bells.armed[i] {
 			continue
 		}
 		if err := q.Arm(v.solicited); err != nil {
 			return fresh, err
 		}
-		v.armed[i], fresh = true, true
+		v.bells.armed[i], fresh = true, true
 	}
 	return fresh, nil
 }
@@ -152,24 +171,21 @@ func (v *event) take() (taken bool, errs error) {
 			errs = errors.Join(errs, err)
 		}
 		if ok {
-			v.armed[i], taken = false, true
+			v.bells.armed[i], taken = false, true
 		}
 	}
 	return taken, errs
 }
 
-func (v *event) detach() {
-	for _, d := range v.detachers {
-		d()
-	}
-}
-
+// close ends a park that is under way. The bells stay.
 func (v *event) close() error {
-	v.detach()
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	b := v.bells
+	b.mu.Lock()
 	v.unwatch()
-	v.park = nil
+	if b.park == v.sleep {
+		b.park = nil
+	}
+	b.mu.Unlock()
 	v.sleep.wake()
 	return v.sleep.close()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,14 @@ import (
 // No interleaving of a device that adds completions with poll, arm, take and
 // wait sleeps while a completion is there. A sleep that nobody ends is a deadlock
 // of the synctest bubble; one that the next completion ends is looked into then.
-func TestEventNeverSleepsOnACompletion(t *testing.T) {
-	const perRun, runs = 20, 5000
+func TestNeverSleepsOnACompletion(t *testing.T) {
+	for name, s := range map[string]Strategy{"event": Event{}, "adaptive": Adaptive{Spin: 1}} {
+		t.Run(name, func(t *testing.T) { neverSleepsOnACompletion(t, s) })
+	}
+}
+
+func neverSleepsOnACompletion(t *testing.T, s Strategy) {
+	const perRun, runs = 20, 3000
 	for seed := range uint64(runs) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -42,7 +49,7 @@ func TestEventNeverSleepsOnACompletion(t *testing.T) {
 				}
 				queues[i], all[i] = q, q
 			}
-			w, err := NewWaiter(Event{}, all...)
+			w, err := NewWaiter(s, all...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +92,13 @@ func TestEventNeverSleepsOnACompletion(t *testing.T) {
 }
 
 // A wait that is cancelled at any point has taken no completion.
-func TestEventCancelled(t *testing.T) {
+func TestCancelledAnywhere(t *testing.T) {
+	for _, s := range []Strategy{Event{}, Adaptive{Spin: 1}} {
+		cancelledAnywhere(t, s)
+	}
+}
+
+func cancelledAnywhere(t *testing.T, s Strategy) {
 	for cancelAt := range 12 {
 		synctest.Test(t, func(t *testing.T) {
 			q := &fakeQueue{}
@@ -98,7 +111,7 @@ func TestEventCancelled(t *testing.T) {
 				}
 				step++
 			}
-			w, err := NewWaiter(Event{}, q)
+			w, err := NewWaiter(s, q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +120,7 @@ func TestEventCancelled(t *testing.T) {
 			defer timer.Stop()
 			var wcs [4]cq.WC
 			if n, err := w.Wait(ctx, wcs[:]); n != 0 || !errors.Is(err, why) {
-				t.Fatalf("cancelled at step %d: %d, %v", cancelAt, n, err)
+				t.Fatalf("%+v cancelled at step %d: %d, %v", s, cancelAt, n, err)
 			}
 			q.hook = nil
 			q.add(7)
@@ -120,8 +133,9 @@ func TestEventCancelled(t *testing.T) {
 
 // Completions come before the error of a queue, and the error stays.
 func TestErrorComesLast(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	broken := errors.New("queue broke")
-	for name, s := range map[string]Strategy{"busy": Busy{}, "event": Event{}} {
+	for name, s := range map[string]Strategy{"busy": Busy{}, "event": Event{}, "adaptive": Adaptive{}} {
 		t.Run(name, func(t *testing.T) {
 			a, b := &fakeQueue{}, &fakeQueue{}
 			w, err := NewWaiter(s, a, b)
@@ -149,8 +163,9 @@ func TestErrorComesLast(t *testing.T) {
 
 // A queue that failed does not stand before another one's completions.
 func TestErrorBesideCompletions(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))))
 	broken := errors.New("queue broke")
-	for name, s := range map[string]Strategy{"busy": Busy{}, "event": Event{}} {
+	for name, s := range map[string]Strategy{"busy": Busy{}, "event": Event{}, "adaptive": Adaptive{}} {
 		for i := range 2 {
 			queues := [2]*fakeQueue{{}, {}}
 			w, err := NewWaiter(s, queues[0], queues[1])
@@ -260,8 +275,8 @@ func TestSleepEnds(t *testing.T) {
 	} {
 		for how, channel := range map[string]bool{"wakes": false, "descriptor": true} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				for _, e := range []Event{{}, {Thread: true}} {
-					if e.Thread && !channel {
+				for _, e := range []Strategy{Event{}, Event{Thread: true}, Adaptive{}, Adaptive{Thread: true}} {
+					if threads(e) && !channel {
 						continue
 					}
 					q := &fakeQueue{}
@@ -345,4 +360,15 @@ func TestArmsAgainWithoutEvent(t *testing.T) {
 			}
 		}
 	})
+}
+
+// threads says whether a strategy parks threads, for which it needs descriptors.
+func threads(s Strategy) bool {
+	switch s := s.(type) {
+	case Event:
+		return s.Thread
+	case Adaptive:
+		return s.Thread
+	}
+	return false
 }

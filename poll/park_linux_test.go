@@ -31,7 +31,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("declared skip: the race detector itself allocates")
 	}
-	for name, e := range map[string]Event{"goroutine": {}, "thread": {Thread: true}} {
+	for name, e := range map[string]Strategy{"goroutine": Event{}, "thread": Event{Thread: true}, "adaptive": Adaptive{}, "adaptive thread": Adaptive{Thread: true}} {
 		t.Run(name, func(t *testing.T) {
 			q := &fakeQueue{}
 			withPipe(t, q)
@@ -83,7 +83,7 @@ func TestWaitAllocatesNothing(t *testing.T) {
 // Wakes, events and cancellations from other goroutines at random times: every
 // completion arrives, and no wait hangs.
 func TestParkersUnderFire(t *testing.T) {
-	for name, e := range map[string]Event{"goroutine": {}, "thread": {Thread: true}} {
+	for name, e := range map[string]Strategy{"goroutine": Event{}, "thread": Event{Thread: true}, "adaptive": Adaptive{}, "adaptive thread": Adaptive{Thread: true}} {
 		t.Run(name, func(t *testing.T) {
 			q := &fakeQueue{}
 			withPipe(t, q)
@@ -137,7 +137,7 @@ func TestWaitersCloseTheirDescriptors(t *testing.T) {
 	withPipe(t, q)
 	left := leftOpen(t)
 	for range 100 {
-		for _, e := range []Event{{}, {Thread: true}} {
+		for _, e := range []Strategy{Event{}, Event{Thread: true}, Adaptive{}, Adaptive{Thread: true}} {
 			w, err := NewWaiter(e, q)
 			if err != nil {
 				t.Fatal(err)

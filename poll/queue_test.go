@@ -21,9 +21,11 @@ type fakeQueue struct {
 	err      error // what Poll returns when drained
 	armErr   error
 	takeErr  error
+	noEvents error // what Attach says of a queue that has none
 	closed   bool
 	attached int
 	arms     int
+	polls    int
 
 	r, w *os.File // the channel, when the queue has a descriptor
 }
@@ -80,6 +82,7 @@ func (q *fakeQueue) Poll(wcs []cq.WC) (int, error) {
 	defer q.step()
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.polls++
 	n := copy(wcs, q.ready)
 	q.ready = q.ready[n:]
 	if n == 0 && len(q.ready) == 0 {
@@ -125,6 +128,9 @@ func (q *fakeQueue) TakeEvent() (bool, error) {
 func (q *fakeQueue) Attach(wake func()) (int, func(), error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.noEvents != nil {
+		return -1, nil, q.noEvents
+	}
 	q.wake = wake
 	q.attached++
 	fd := -1

@@ -1,6 +1,6 @@
 package poll
 
-// Strategy is how to wait: [Busy] or [Event].
+// Strategy is how to wait: [Busy], [Event] or [Adaptive].
 type Strategy interface {
 	newWait(w *Waiter) (waiting, error)
 }

@@ -1,0 +1,53 @@
+package poll
+
+// forecast says of a queue that is empty how long it pays to spin for the next
+// completion. All times are nanoseconds.
+//
+// Who spins for as long as a sleep would have cost, and then sleeps, pays at most twice
+// what somebody who knew the future would pay. Where completions have lately been
+// farther apart than that, spinning first only adds to the price, and where they come
+// close together it saves all of it.
+type forecast struct {
+	most  int64 // never spin longer
+	gap   int64 // expected time until the next completion
+	price int64 // of sleeping and being woken
+}
+
+const (
+	// leastPrice is less than any sleep in the kernel costs, which says nothing
+	// of one that was over before it began.
+	leastPrice = 5_000
+	// farGaps is the multiple of the spin above which one gap is as good as
+	// another, so that a night without traffic is forgotten after some ten
+	// completions.
+	farGaps = 4
+)
+
+// budget is how long to spin, 0 for not at all.
+func (f *forecast) budget() int64 {
+	if limit := min(f.price, f.most); f.gap < limit {
+		return limit
+	}
+	return 0
+}
+
+// came tells that the completion came after so much spinning, and nothing else.
+func (f *forecast) came(spun int64) { f.expect(spun) }
+
+// slept tells that it came after a spin and a sleep, of which the waking is a part
+// that nobody can measure. The short ones among the sleeps say most about it: the
+// price follows the tenth shortest in a hundred.
+func (f *forecast) slept(spun, slept int64) {
+	f.expect(spun + max(slept-f.price, 0))
+	switch slept = min(max(slept, leastPrice), f.most); {
+	case slept < f.price:
+		f.price -= (f.price - slept + 7) / 8
+	default:
+		f.price += (slept - f.price) / 64
+	}
+}
+
+// expect takes one more gap into the mean.
+func (f *forecast) expect(gap int64) {
+	f.gap += (min(gap, farGaps*f.most) - f.gap) / 8
+}
