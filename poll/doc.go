@@ -37,6 +37,10 @@
 // [Waiter.SetStrategy] changes it while the program runs, and [Waiter.Stats] tells what
 // the one in use costs.
 //
+// A [Group] serves many queues with few goroutines that are bound to processors, and
+// hands completions to a function. [ReadVectors] tells which processor the interrupt of
+// a completion vector runs on, and a [Moderator] adapts how often a queue interrupts.
+//
 // # Concurrency
 //
 // One goroutine at a time calls Wait, and it is the poller of all the Waiter's

@@ -11,6 +11,9 @@ import (
 	"github.com/goverbs/goverbs/cq"
 )
 
+// Queue is a completion queue; *uverbs.CQ is one.
+type Queue = cq.Queue
+
 // Group polls many completion queues with few goroutines, its pollers, and hands what
 // they find to one handler.
 //
