@@ -31,6 +31,7 @@ type Group struct {
 
 	mu      sync.Mutex
 	members []*member
+	number  int // of the next queue
 	state   groupState
 	end     context.CancelCauseFunc // ends Run, while it runs
 	allowed []int                   // the processors that the process may use, where it matters
@@ -55,6 +56,8 @@ const DefaultBudget = 64
 // GroupOptions are the choices of NewGroup. The zero value, and nil, are one poller that
 // sleeps.
 type GroupOptions struct {
+	// Name tells the group from others in Metrics.
+	Name string
 	// Pollers is how many goroutines poll; 0 means one for each of CPUs, or one.
 	Pollers int
 	// Strategy is how a poller waits that finds all its queues empty; nil means
@@ -172,7 +175,8 @@ func (g *Group) add(poller int, q cq.Queue) error {
 			}
 		}
 	}
-	m := newMember(p, q)
+	m := newMember(p, q, g.number)
+	g.number++
 	g.members = append(g.members, m)
 	p.wanted = append(p.wanted, m)
 	p.interrupt()

@@ -11,9 +11,12 @@ import (
 // completions handled, and learns only that there were some. So any strategy serves a
 // group, and knows nothing of it.
 type member struct {
-	p    *groupPoller
-	q    cq.Queue
-	gone chan struct{} // closed when the poller has let go
+	count memberCounters // first, as such counters have to be
+
+	p      *groupPoller
+	q      cq.Queue
+	number int
+	gone   chan struct{} // closed when the poller has let go
 
 	// out is set when the queue is to leave: nothing is polled any more.
 	out atomic.Bool
@@ -28,13 +31,13 @@ type member struct {
 	waitErr error         // what arming, or taking an event, said
 	visited time.Duration // the poller's handling, at the last visit
 	mod     *Moderator
-
-	completions, batches, full, events atomic.Uint64
-	gap                                atomic.Int64 // time.Duration
 }
 
-func newMember(p *groupPoller, q cq.Queue) *member {
-	m := &member{p: p, q: q, gone: make(chan struct{})}
+// memberCounters are written by the poller, with bump; gap is a time.Duration.
+type memberCounters struct{ completions, batches, full, events, gap uint64 }
+
+func newMember(p *groupPoller, q cq.Queue, number int) *member {
+	m := &member{p: p, q: q, number: number, gone: make(chan struct{})}
 	if policy := p.g.o.Moderation; policy != nil {
 		if t, ok := q.(Moderated); ok {
 			m.mod = newModerator(t, policy)
@@ -74,10 +77,10 @@ func (m *member) visit() int {
 // handle has the handler see what is in the poller's buffer.
 func (m *member) handle(n int) {
 	p := m.p
-	m.completions.Add(uint64(n))
-	m.batches.Add(1)
+	bump(&m.count.completions, uint64(n))
+	bump(&m.count.batches, 1)
 	if n == len(p.buf) {
-		m.full.Add(1)
+		bump(&m.count.full, 1)
 	}
 	if m.mod != nil {
 		m.mod.Completions(n)
@@ -95,8 +98,8 @@ func (m *member) handle(n int) {
 // is handlers, and sleep, which does not count.
 func (m *member) measure() {
 	now := m.p.handling
-	if d := int64(now - m.visited); d > m.gap.Load() {
-		m.gap.Store(d)
+	if d := uint64(now - m.visited); d > m.count.gap {
+		bump(&m.count.gap, d-m.count.gap)
 	}
 	m.visited = now
 }
@@ -108,27 +111,15 @@ func (p *groupPoller) looked(found bool) {
 	if p.looks++; p.looks < len(p.serving) {
 		return
 	}
-	p.round++
+	bump(&p.count.rounds, 1)
 	if !p.fruit {
-		p.bare++
-	}
-	if p.fruit || p.round%256 == 0 {
-		p.publish() // else they wait until the poller sleeps
+		bump(&p.count.empty, 1)
 	}
 	p.looks, p.fruit = 0, false
 }
 
-// publish lets Stats see the rounds.
-func (p *groupPoller) publish() {
-	if p.round != p.rounds.Load() {
-		p.rounds.Store(p.round)
-		p.empty.Store(p.bare)
-	}
-}
-
 // Arm is for a Waiter.
 func (m *member) Arm(solicited bool) error {
-	m.p.publish()
 	if m.out.Load() {
 		return nil
 	}
@@ -144,7 +135,7 @@ func (m *member) TakeEvent() (bool, error) {
 	p := m.p
 	if !p.taking {
 		p.taking = true
-		p.parks.Add(1)
+		bump(&p.count.parks, 1)
 	}
 	if m.out.Load() {
 		return false, nil
@@ -154,7 +145,7 @@ func (m *member) TakeEvent() (bool, error) {
 		m.waitErr, p.failing = err, true
 	}
 	if ok {
-		m.events.Add(1)
+		bump(&m.count.events, 1)
 		if m.mod != nil {
 			m.mod.Event()
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
@@ -14,6 +13,8 @@ import (
 
 // groupPoller is one goroutine of a group.
 type groupPoller struct {
+	count pollerCounters // first, as such counters have to be
+
 	g     *Group
 	index int
 
@@ -21,6 +22,8 @@ type groupPoller struct {
 	wanted []*member          // whom it is to serve
 	cancel context.CancelFunc // has it look at wanted, while it serves
 	bound  []int              // the processors that it may run on, or nil
+	waits  *Waiter            // what it waits by at the moment, or nil
+	waited pollerWaits        // what earlier ones have counted
 
 	// The poller's own.
 	serving  []*member
@@ -31,14 +34,13 @@ type groupPoller struct {
 	threaded bool          // the poller has its thread for itself
 	handling time.Duration // what handlers have taken so far, if that is measured
 
-	looks       int           // visits in this round
-	fruit       bool          // one of them found something
-	taking      bool          // events are being taken
-	round, bare uint64        // rounds, and those in which nothing was found
-	rounds      atomic.Uint64 // the same for Stats
-	empty       atomic.Uint64
-	parks       atomic.Uint64
+	looks  int  // visits in this round
+	fruit  bool // one of them found something
+	taking bool // events are being taken
 }
+
+// pollerCounters are written by the poller, with bump.
+type pollerCounters struct{ rounds, empty, parks uint64 }
 
 func newGroupPoller(g *Group, index int) *groupPoller {
 	return &groupPoller{g: g, index: index, buf: make([]cq.WC, g.o.Budget)}
@@ -168,7 +170,6 @@ func (p *groupPoller) leave() {
 	}
 	p.g.mu.Lock()
 	defer p.g.mu.Unlock()
-	p.publish()
 	p.cancel = nil
 	for _, m := range p.serving {
 		m.letGo()
@@ -187,6 +188,8 @@ func (p *groupPoller) serve(ctx context.Context) error {
 		}
 		defer w.Close()
 	}
+	p.waitBy(w)
+	defer p.waitBy(nil)
 	for {
 		_, err := w.Wait(ctx, p.found)
 		if p.failing {
@@ -224,6 +227,11 @@ type threadStrategy interface{ onThread() Strategy }
 func (e Event) onThread() Strategy {
 	e.Thread = true
 	return e
+}
+
+func (a Adaptive) onThread() Strategy {
+	a.Thread = true
+	return a
 }
 
 // settle sees the queues off that have failed. It returns an error when the group is to
