@@ -24,6 +24,8 @@ type Endpoint struct {
 	// Invalidated, if not nil, is told of every key that a message to this
 	// queue pair has invalidated, before its completion is handed out.
 	Invalidated func(rkey uint32)
+	// Failures, if not nil, remembers how the queue pair failed.
+	Failures *Failures
 }
 
 // NoQPN is the number of no queue pair: theirs have 24 bits.

@@ -93,12 +93,19 @@ func (d *decoder) endOwn(at uint32, w *cq.WC) bool {
 		d.drop(false)
 		return false
 	}
-	show, ok := r.Complete(seq, status, w)
+	var show bool
+	if status == cq.StatusSuccess {
+		show, ok = r.Complete(seq, status, w)
+	} else {
+		show, ok = ep.Fail(r, seq, status, e.vendor(), w)
+	}
 	if !ok {
 		d.drop(false)
 		return false
 	}
-	d.fill(ep, status, w)
+	if status == cq.StatusSuccess {
+		d.fill(ep, w)
+	}
 	return show
 }
 
@@ -122,7 +129,11 @@ func (d *decoder) endShared(ep *cq.Endpoint, late bool, pos uint16, status cq.St
 		d.drop(late)
 		return false
 	}
-	d.fill(ep, status, w)
+	if status != cq.StatusSuccess {
+		ep.Fail(nil, 0, status, e.vendor(), w)
+		return true
+	}
+	d.fill(ep, w)
 	return true
 }
 
@@ -140,15 +151,18 @@ func (d *decoder) endpoint(at uint32) (ep *cq.Endpoint, late bool) {
 	return ep, ep != nil && ep.Closed
 }
 
-// fill adds to w, which has what the request knows, what d.own says.
-func (d *decoder) fill(ep *cq.Endpoint, status cq.Status, w *cq.WC) {
-	e := &d.own
-	if status != cq.StatusSuccess {
-		if e.opcodeAndMore>>4 >= cqeRequesterError {
-			w.VendorErr = uint32(e.vendorSyndrome())
-		}
-		return
+// vendor is the device's own code of a request that failed: 0 if it is not the device
+// that says so.
+func (e *cqe) vendor() uint32 {
+	if e.opcodeAndMore>>4 < cqeRequesterError {
+		return 0
 	}
+	return uint32(e.vendorSyndrome())
+}
+
+// fill adds to w, which has what the request knows, what d.own says of its success.
+func (d *decoder) fill(ep *cq.Endpoint, w *cq.WC) {
+	e := &d.own
 	w.Timestamp = e.timestamp.Uint64() & d.stampMask
 	if w.Side == cq.RecvSide {
 		e.received(e.opcodeAndMore>>4, w)

@@ -15,7 +15,8 @@ var hot = map[string][]string{
 		"rxe.(*CQ).drop",          // counts what is thrown away
 		"rxe.invalidated",         // tells of a window that was closed
 		"rxe.(*CQ).shared",        // what several pollers may end
-		"cq.(*Requests).Complete", // failures and what is out of order
+		"cq.(*Requests).Complete", // what is out of order
+		"cq.(*Endpoint).Fail",     // failures
 	},
 	"rxe.(*CQ).Empty": {},
 	// putArm is for atomics, windows and flushes, which go by themselves.

@@ -77,22 +77,25 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 		w := &wcs[n]
 		status := cq.Status(e.Status)
 		oldest := r.Oldest(seq)
-		if status == cq.StatusSuccess && oldest {
+		switch {
+		case status != cq.StatusSuccess:
+			show, ok := ep.Fail(r, seq, status, e.VendorErr, w)
+			if !ok {
+				q.drop(false)
+			} else if show {
+				n++
+			}
+			continue
+		case oldest:
 			if !r.EndOldest(seq, w) {
 				continue
 			}
-		} else {
-			// Failures, successes after or before requests that have
-			// not or have ended, and what names no outstanding one.
+		default:
+			// Successes after or before requests that have not or have
+			// ended, and what names no outstanding one.
 			show, ok := r.Complete(seq, status, w)
 			if !ok {
 				q.drop(false)
-				continue
-			}
-			if status != cq.StatusSuccess {
-				w.VendorErr = e.VendorErr
-				n++
-				continue
 			}
 			if !show {
 				continue

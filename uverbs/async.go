@@ -170,8 +170,8 @@ func (a *asyncEvents) handle(e Event) {
 	switch {
 	case e.Type == EventCQError && e.CQ != nil:
 		e.CQ.mailbox.kill(e.CQ, fmt.Errorf("goverbs: %s: poll CQ of depth %d: %w: completions are lost; close it and its queue pairs, and make them deeper", a.dev.info.Name, e.CQ.Depth(), ErrOverrun))
-	case e.Type == EventQPFatal && e.QP != nil:
-		e.QP.state.CompareAndSwap(uint32(StateRTS), uint32(StateErr))
+	case e.QP != nil && e.Type <= EventQPAccessError:
+		e.QP.told(e.Type)
 	case e.Type == EventDeviceFatal:
 		a.dev.gone()
 	}

@@ -68,10 +68,14 @@ type QP struct {
 	srq     *SRQ       // where receives come from instead of rq, or nil
 	member  *cq.Member // of srq
 
+	failures cq.Failures   // the first request that failed; see FirstFailure
+	event    atomic.Uint32 // EventType that said that it failed, or 0
+
 	closing atomic.Bool   // Close was called
 	ending  atomic.Bool   // nothing more may be posted: Close or Shutdown
 	state   atomic.Uint32 // QPState
 	resets  atomic.Uint32 // counts beginnings and ends of resets: odd while one is under way
+	renewal sync.Mutex    // held by Recover
 	reset   sync.Mutex    // one reset at a time; comes before modify
 	modify  sync.Mutex    // one state change at a time
 	groups  []GID         // multicast groups that it is in; guarded by modify
@@ -382,7 +386,7 @@ func (qp *QP) start(op string, granted *abi.UverbsQPCap) error {
 	qp.sq.init(qp, sends, send)
 	qp.rq.init(qp, receives, recv)
 	byQP := d.provider.receivesNameQP()
-	ep := &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv, Datagram: byQP && qp.typ == UD, Invalidated: qp.invalidated}
+	ep := &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv, Datagram: byQP && qp.typ == UD, Invalidated: qp.invalidated, Failures: &qp.failures}
 	if byQP && qp.srq != nil {
 		ep.Recv, ep.Shared = nil, qp.srq.shared
 	}

@@ -284,6 +284,10 @@ func (qp *QP) change(to QPState, attrs ...QPAttr) error {
 	if from == StateReset && to != StateReset && !(qp.sq.requests.Idle() && qp.rq.requests.Idle()) {
 		return fmt.Errorf("goverbs: %s: modify QP %d from %v to %v: %w: requests from before the reset have not come to their ends: poll the CQ", qp.dev.info.Name, qp.qpn, from, to, ErrState)
 	}
+	if from == StateReset && to != StateReset {
+		qp.failures.Begin(qp.sq.requests, qp.rq.requests)
+		qp.event.Store(0)
+	}
 	err := qp.dev.call(fmt.Sprintf("modify QP %d from %v to %v", qp.qpn, from, to), newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_MODIFY_QP, m.Bytes(), nil))
 	if err != nil {
 		return explainModify(err, m, qp.typ, from, to)

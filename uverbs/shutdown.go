@@ -10,7 +10,7 @@ import (
 )
 
 // errEnding is why a queue pair that is being shut down takes nothing more.
-var errEnding = fmt.Errorf("%w: it was shut down: Close it, or Restart it to use it again", ErrState)
+var errEnding = fmt.Errorf("%w: it was shut down, or Recover has not got it going: Close it, or Restart or Recover it to use it again", ErrState)
 
 // whyEnding is why nothing may be posted any more. Close sets closing before
 // ending, so that who sees ending sees the right reason.
@@ -40,16 +40,21 @@ func (qp *QP) whyEnding() error {
 //
 // Afterwards Close discards nothing, and Restart makes the queue pair new.
 func (qp *QP) Shutdown(ctx context.Context) error {
+	return qp.end(ctx, "shut down", waitTurn(ctx))
+}
+
+// waitTurn is what a goroutine does that waits for a poller: nothing for a while.
+func waitTurn(ctx context.Context) func() error {
 	pause := time.NewTimer(0)
-	defer pause.Stop()
-	return qp.end(ctx, "shut down", func() error {
+	return func() error {
 		pause.Reset(time.Millisecond)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
+			pause.Stop()
 		}
 		return nil
-	})
+	}
 }
 
 // Drain is Shutdown for the goroutine that polls: it polls both CQs itself and
@@ -57,12 +62,17 @@ func (qp *QP) Shutdown(ctx context.Context) error {
 // goroutine that waits on one of the CQs is a second poller, which Drain cannot
 // see: end its Wait first.
 func (qp *QP) Drain(ctx context.Context, handle func(WC)) error {
+	return qp.end(ctx, "drain", qp.pollTurn(handle))
+}
+
+// pollTurn is what the poller does meanwhile: it polls both CQs.
+func (qp *QP) pollTurn(handle func(WC)) func() error {
 	var wcs [16]WC
 	queues := []*CQ{qp.sendCQ, qp.recvCQ}
 	if queues[0] == queues[1] {
 		queues = queues[:1]
 	}
-	return qp.end(ctx, "drain", func() (err error) {
+	return func() (err error) {
 		idle := true
 		for _, q := range queues {
 			n, e := q.Poll(wcs[:])
@@ -79,7 +89,7 @@ func (qp *QP) Drain(ctx context.Context, handle func(WC)) error {
 			time.Sleep(100 * time.Microsecond)
 		}
 		return err
-	})
+	}
 }
 
 // flushGrace is how long the device may take over the next flushed completion.
@@ -100,36 +110,17 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 		return fail(os.ErrClosed)
 	}
 	qp.ending.Store(true)
-	// wait takes turns until done, or until quiet says that nothing has
-	// happened for a while.
-	wait := func(done func() bool, quiet func() bool) error {
-		for !done() && (quiet == nil || !quiet()) {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if qp.closing.Load() {
-				return os.ErrClosed
-			}
-			if qp.dev.lost.Load() {
-				return ErrDeviceGone
-			}
-			if err := turn(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	// A Flush that began before goes on to its end. In any case there is one
 	// turn: Drain delivers what is there already.
 	time.Sleep(storeDelay)
 	first := true
-	if err := wait(func() bool {
+	if err := qp.await(ctx, turn, func() bool {
 		if first {
 			first = false
 			return false
 		}
 		return !qp.flushes()
-	}, nil); err != nil {
+	}); err != nil {
 		return fail(err)
 	}
 	// Quiet sends at the end of the queue have nobody to report them. That
@@ -137,10 +128,11 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 	// never done where it does not look at the ring of a queue pair that has
 	// failed, as soft-RoCE of Linux 5.10.
 	failed, since, left := false, time.Now(), qp.sq.requests.Vacant()
-	if err := wait(func() bool {
+	if err := qp.await(ctx, turn, func() bool {
 		qp.sq.tail()
-		return qp.sq.requests.Idle() || qp.sq.ring.Empty()
-	}, func() bool {
+		if qp.sq.requests.Idle() || qp.sq.ring.Empty() {
+			return true
+		}
 		if now := qp.sq.requests.Vacant(); now != left {
 			since, left = time.Now(), now
 		}
@@ -167,20 +159,50 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 		}
 		// Before the reset, which makes the device forget them, it gets the
 		// time to flush its receives itself.
-		since, left := time.Now(), qp.rq.requests.Vacant()
-		if err := wait(qp.rq.requests.Idle, func() bool {
-			if now := qp.rq.requests.Vacant(); now != left {
-				since, left = time.Now(), now
+		if to == StateErr {
+			if err := qp.awaitFlushed(ctx, turn, qp.rq.requests.Idle); err != nil {
+				return fail(err)
 			}
-			return to == StateReset || time.Since(since) > flushGrace
-		}); err != nil {
-			return fail(err)
 		}
 	}
-	if err := wait(func() bool { return qp.sq.requests.Idle() && qp.rq.requests.Idle() }, nil); err != nil {
+	if err := qp.await(ctx, turn, qp.idle); err != nil {
 		return fail(err)
 	}
 	return nil
+}
+
+// idle says whether all requests have come to their ends.
+func (qp *QP) idle() bool { return qp.sq.requests.Idle() && qp.rq.requests.Idle() }
+
+// await takes turns until done.
+func (qp *QP) await(ctx context.Context, turn func() error, done func() bool) error {
+	for !done() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if qp.closing.Load() {
+			return os.ErrClosed
+		}
+		if qp.dev.lost.Load() {
+			return ErrDeviceGone
+		}
+		if err := turn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitFlushed takes turns until done, or until nothing has come to its end for a
+// while.
+func (qp *QP) awaitFlushed(ctx context.Context, turn func() error, done func() bool) error {
+	since, left := time.Now(), -1
+	return qp.await(ctx, turn, func() bool {
+		if now := qp.sq.requests.Vacant() + qp.rq.requests.Vacant(); now != left {
+			since, left = time.Now(), now
+		}
+		return done() || time.Since(since) > flushGrace
+	})
 }
 
 // endGone ends the requests of a queue pair whose device is gone. carried says
