@@ -4,6 +4,7 @@
 //	verbs demo [flags]              show what works, also without any device
 //	verbs devinfo [flags]           show the devices and what they can do
 //	verbs pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
+//	verbs waiting [flags]           measure ways to wait for completions
 package main
 
 import (
@@ -29,6 +30,7 @@ var commands = []command{
 	{"demo", "[flags]", "show what the library can do, also without a device", cmdDemo},
 	{"devinfo", "[flags]", "show the devices and what they can do", cmdDevinfo},
 	{"pingpong", "[flags] [HOST]", "play ping-pong, also with ibv_rc_pingpong", cmdPingpong},
+	{"waiting", "[flags]", "measure what it gives and costs to wait in one way or another", cmdWaiting},
 }
 
 // usage lists the commands.

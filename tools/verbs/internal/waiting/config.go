@@ -1,0 +1,85 @@
+package waiting
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// Config is what to measure.
+type Config struct {
+	// Open opens a device.
+	Open func(name string) (*uverbs.Device, error)
+	// Devices are those of client and server, which may be the same.
+	Devices [2]string
+	// Server is the command that serves in a process of its own, for which [Serve] is the
+	// program. Nil: a goroutine of this process serves.
+	Server []string
+
+	Ways        []string      // of [Ways]
+	Batches     []int         // completions that are taken at a time, 1 to 128
+	Outstanding int           // writes under way of a flood
+	Pace        time.Duration // between paced messages
+	Rounds      int
+	Slice       time.Duration // how long a variant is measured in a round
+}
+
+// Default are the choices of the command.
+func Default() Config {
+	return Config{Ways: []string{"busy", "event"}, Batches: []int{1, 8, 32, 128}, Outstanding: 128, Pace: 100 * time.Microsecond, Rounds: 12, Slice: 200 * time.Millisecond}
+}
+
+// mostOutstanding keeps the queues within what all devices have.
+const mostOutstanding = 2048
+
+// Validate checks what needs no device. Its errors are *ConfigErrors.
+func (c *Config) Validate() error {
+	switch {
+	case len(c.Ways) == 0:
+		return BadConfig("no way to wait is chosen")
+	case len(c.Batches) == 0:
+		return BadConfig("no batch is chosen")
+	case c.Outstanding < 1 || c.Outstanding > mostOutstanding:
+		return BadConfig("%d writes under way: allowed are 1 to %d", c.Outstanding, mostOutstanding)
+	case c.Pace <= 0 || c.Pace > time.Second:
+		return BadConfig("a message each %v: allowed is up to 1s", c.Pace)
+	case c.Slice < time.Millisecond || c.Slice > time.Minute:
+		return BadConfig("slices of %v: allowed are 1ms to 1m", c.Slice)
+	}
+	for i, b := range c.Batches {
+		if b < 1 || b > mostBatch {
+			return BadConfig("batch %d: allowed are 1 to %d", b, mostBatch)
+		}
+		if slices.Contains(c.Batches[:i], b) {
+			return BadConfig("batch %d is given twice", b)
+		}
+	}
+	for i, name := range c.Ways {
+		if _, err := findWay(name); err != nil {
+			return err
+		}
+		if slices.Contains(c.Ways[:i], name) {
+			return BadConfig("%s is given twice", name)
+		}
+	}
+	return checkRounds(c.Rounds)
+}
+
+// checkRounds checks a number of rounds.
+func checkRounds(n int) error {
+	if n < 1 || n > 10000 {
+		return BadConfig("%d rounds: allowed are 1 to 10000", n)
+	}
+	return nil
+}
+
+// ConfigError is a choice that cannot be.
+type ConfigError struct{ text string }
+
+// Error says what was chosen and what is allowed.
+func (e *ConfigError) Error() string { return e.text }
+
+// BadConfig makes a *ConfigError.
+func BadConfig(format string, args ...any) error { return &ConfigError{fmt.Sprintf(format, args...)} }
