@@ -40,6 +40,9 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	g := guestFlags{}
 	addGuestFlags(fs, &g)
 	asJSON := fs.Bool("json", false, "print one JSON object per line instead of text")
+	waiting := fs.Bool("waiting", false, "measure ways to wait instead, with verbs waiting: here on the model, and in the guest")
+	rounds := fs.Int("n", 12, "with -waiting: measure so many `rounds`")
+	svg := fs.String("svg", "", "with -waiting: draw the result into `FILE`, too")
 	pairs := fs.Int("pairs", 12, "`number` of alternating pairs per comparison")
 	iters := fs.Int("iters", 1000, "`number` of iterations per game")
 	if err := parseFlags(fs, args); err != nil {
@@ -51,7 +54,15 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	if *pairs < 2 || *iters < 1 {
 		return 0, exitError{exitUsage, fmt.Errorf("-pairs %d -iters %d: at least 2 pairs and 1 iteration", *pairs, *iters)}
 	}
-	g.with = "rdma-core"
+	if *waiting && *rounds < 1 {
+		return 0, exitError{exitUsage, fmt.Errorf("-n %d: at least 1 round", *rounds)}
+	}
+	if !*waiting && *svg != "" {
+		return 0, exitError{exitUsage, errors.New("-svg: only -waiting draws")}
+	}
+	if !*waiting {
+		g.with = "rdma-core"
+	}
 	if err := g.check(); err != nil {
 		return 0, err
 	}
@@ -67,6 +78,10 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	}
 	ctx, cancel := withDeadline(ctx, g.timeout)
 	defer cancel()
+	if *waiting {
+		b := waitingBench{host: h, guest: g.guestConfig, rounds: *rounds, json: *asJSON, svg: *svg}
+		return 0, b.run(ctx)
+	}
 	v, err := h.boot(ctx, g.guestConfig)
 	if err != nil {
 		return 0, err

@@ -8,6 +8,7 @@
 //	rxevm demo                               play ping-pong with rdma-core
 //	rxevm test                               run everything that the project can prove
 //	rxevm bench [-json]                      compare with rdma-core
+//	rxevm bench -waiting [-svg FILE]         measure ways to wait for completions
 //	rxevm fetch [flags]                      fetch the newest kernels and programs now
 //
 // The guest has lo, dummy0 with 10.0.0.1/24, rxe0 on dummy0 (GID index 1 is the IPv4 one), and the
@@ -85,7 +86,7 @@ const usage = `usage: rxevm COMMAND [flags] ...
   exec [flags] BINARY ARGS...        run a test binary there: go test -exec 'rxevm exec'
   demo                               ping-pong between verbs and rdma-core
   test                               run everything that the project can prove
-  bench                              compare verbs with rdma-core
+  bench                              compare verbs with rdma-core, or ways to wait
   fetch                              fetch the newest kernels and programs now
 rxevm COMMAND -h lists a command's flags.
 `

@@ -58,6 +58,8 @@ func TestMistakesAreUsageErrors(t *testing.T) {
 		{[]string{"test", "-parts", "host,moon"}, `"moon"`},
 		{[]string{"bench", "now"}, "no arguments"},
 		{[]string{"bench", "-pairs", "1"}, "at least 2 pairs"},
+		{[]string{"bench", "-waiting", "-n", "0"}, "at least 1 round"},
+		{[]string{"bench", "-svg", "x"}, "only -waiting draws"},
 	} {
 		code, err := dispatch(context.Background(), tt.args)
 		var b bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/waiting"
 )
@@ -57,7 +58,7 @@ type waitingOptions struct {
 func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 	o := &waitingOptions{config: waiting.Default(), loops: waiting.DefaultLoops()}
 	c := &o.config
-	ways, batches, rounds := strings.Join(c.Ways, ","), joinInts(c.Batches), 0
+	ways, batches, paces, rounds := strings.Join(c.Ways, ","), joined(c.Batches), joined(c.Paces), 0
 	f := flag.NewFlagSet("verbs waiting", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.device, "d", "", "use this `device`; "+simulatedHelp)
@@ -66,7 +67,7 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 	f.StringVar(&ways, "ways", ways, "measure these `ways` to wait, of "+strings.Join(waiting.Ways(), ", "))
 	f.StringVar(&batches, "batches", batches, "measure these `batches` of completions")
 	f.IntVar(&c.Outstanding, "outstanding", c.Outstanding, "`writes` under way of a flood")
-	f.DurationVar(&c.Pace, "pace", c.Pace, "`time` between paced messages")
+	f.StringVar(&paces, "pace", paces, "`times` between paced messages")
 	f.IntVar(&rounds, "n", 0, fmt.Sprintf("measure so many `rounds` (default %d; %d with -gc and -preempt)", c.Rounds, o.loops.Rounds))
 	f.DurationVar(&c.Slice, "slice", c.Slice, "measure each variant for this `time` in a round")
 	f.BoolVar(&o.gc, "gc", false, "measure what the garbage collector costs loops that poll")
@@ -112,14 +113,22 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 		}
 		c.Batches = append(c.Batches, n)
 	}
+	c.Paces = nil
+	for _, text := range strings.Split(paces, ",") {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, waiting.BadConfig("-pace %q: %q is no time, such as 100us", paces, text)
+		}
+		c.Paces = append(c.Paces, d)
+	}
 	return o, c.Validate()
 }
 
-// joinInts is numbers with commas between.
-func joinInts(all []int) string {
+// joined is values with commas between.
+func joined[T any](all []T) string {
 	texts := make([]string, len(all))
-	for i, n := range all {
-		texts[i] = strconv.Itoa(n)
+	for i, v := range all {
+		texts[i] = fmt.Sprint(v)
 	}
 	return strings.Join(texts, ",")
 }

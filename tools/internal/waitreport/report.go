@@ -24,8 +24,7 @@ import (
 type Report struct {
 	Machine
 	Device      string  `json:"device"`
-	Devices     string  `json:"setup"` // which devices and processes there are, in words
-	Pace        float64 `json:"pace_usec"`
+	Devices     string  `json:"setup"`      // which devices and processes there are, in words
 	Slice       float64 `json:"slice_usec"` // how long a variant was measured in a round
 	Outstanding int     `json:"outstanding"`
 	Bytes       int     `json:"bytes"`
@@ -50,10 +49,11 @@ type Machine struct {
 
 // A Row is one variant.
 type Row struct {
-	Workload string `json:"workload"` // paced or flood
-	Way      string `json:"way"`      // of waiting
-	Batch    int    `json:"batch"`    // completions that are taken at a time
-	Messages uint64 `json:"messages"`
+	Workload string  `json:"workload"`            // paced or flood
+	Way      string  `json:"way"`                 // of waiting
+	Batch    int     `json:"batch"`               // completions that are taken at a time
+	Pace     float64 `json:"pace_usec,omitempty"` // between messages; of paced
+	Messages uint64  `json:"messages"`
 	// The quantiles of the round trip are in microseconds.
 	P50  Estimate `json:"p50_usec"`
 	P99  Estimate `json:"p99_usec"`

@@ -63,7 +63,7 @@ func svgDescription(reports []*Report) string {
 	text := "Latency, processors and messages per second of ways to wait for completions."
 	for _, r := range reports {
 		for _, row := range r.rows("paced") {
-			text += fmt.Sprintf(" %s, %s: p50 %s us, p99 %s us, %s processors.", r.Device, row.Way, short(row.P50.Median), short(row.P99.Median), short(row.CPU.Median))
+			text += fmt.Sprintf(" %s, %s, a message each %s: p50 %s us, p99 %s us, %s processors.", r.Device, row.Way, duration(row.Pace), short(row.P50.Median), short(row.P99.Median), short(row.CPU.Median))
 		}
 	}
 	return html.EscapeString(text)
@@ -165,12 +165,12 @@ func (c *canvas) report(r *Report, y float64) float64 {
 			unit, factor = "ms", 1e-3
 		}
 	}
-	c.text(4, y, "", "start", "One message each %s: round trip", latency(r.Pace))
+	c.text(4, y, "", "start", "A message from time to time: round trip")
 	c.text(312, y, "", "start", "processors")
 	c.text(426, y, "", "start", "%d writes under way: %s", r.Outstanding, rate)
 	c.text(650, y, "", "start", "p99, post to completion, %s", unit)
 	y += 8
-	const height = 132
+	height := max(132, c.pacedHeight(r))
 	c.paced(r, 10, y, height)
 	c.flood(r, 426, y, height, func(row Row) Estimate { return scaled(row.Rate, perRate) })
 	c.flood(r, 650, y, height, func(row Row) Estimate { return scaled(row.P99, factor) })
@@ -181,6 +181,23 @@ func (c *canvas) report(r *Report, y float64) float64 {
 
 func scaled(e Estimate, by float64) Estimate {
 	return Estimate{e.N, e.Median * by, e.Low * by, e.High * by}
+}
+
+// rowHeight is that of a row of paced, in which a line of text stands above the line, and
+// paceHeight that of the words above the rows of a pace.
+const rowHeight, paceHeight = 30, 15
+
+// pacedHeight is how high the rows of paced are.
+func (c *canvas) pacedHeight(r *Report) (height float64) {
+	pace := 0.0
+	for _, row := range r.rows("paced") {
+		if row.Pace != pace {
+			pace = row.Pace
+			height += paceHeight
+		}
+		height += rowHeight
+	}
+	return height
 }
 
 // paced draws latencies on a logarithmic scale, and processors beside it.
@@ -209,8 +226,14 @@ func (c *canvas) paced(r *Report, x, y, height float64) {
 	c.path("grid", "M%.1f %.1fV%.1f", x+cpuAt+cpuWidth/cpus, y, bottom)
 	c.text(x+cpuAt+cpuWidth/cpus, bottom+14, "note", "middle", "1")
 	c.text(x+cpuAt, bottom+14, "note", "middle", "0")
+	top := y
 	for i, row := range rows {
-		middle, class := y+(float64(i)+0.5)*height/float64(len(rows)), c.colour(row.Way)
+		if i == 0 || row.Pace != rows[i-1].Pace {
+			top += paceHeight
+			c.text(x+8, top-3, "note", "start", "each %s", latency(row.Pace))
+		}
+		middle, class := top+rowHeight*0.7, c.colour(row.Way)
+		top += rowHeight
 		c.path(class+" line", "M%.1f %.1fH%.1f", at(row.P50.Median), middle, at(row.P999.Median))
 		c.dot(at(row.P50.Median), middle, class)
 		c.diamond(at(row.P99.Median), middle, class)
@@ -223,10 +246,14 @@ func (c *canvas) paced(r *Report, x, y, height float64) {
 
 // latency is a time in microseconds with its unit.
 func latency(usec float64) string {
+	unit := " µs"
 	if usec >= 999.5 {
-		return short(usec/1e3) + " ms"
+		usec, unit = usec/1e3, " ms"
 	}
-	return short(usec) + " µs"
+	if usec == math.Trunc(usec) {
+		return fmt.Sprint(usec) + unit
+	}
+	return short(usec) + unit
 }
 
 // decade is a power of ten of microseconds.
@@ -278,7 +305,7 @@ func (c *canvas) flood(r *Report, x, y, height float64, of func(Row) Estimate) {
 	for k, way := range c.ways {
 		path, shift := "", (float64(k)-float64(len(c.ways)-1)/2)*7
 		for i, b := range batches {
-			row := r.find("flood", way, b)
+			row := r.find("flood", way, b, 0)
 			if row == nil {
 				continue
 			}

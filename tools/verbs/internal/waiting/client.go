@@ -78,9 +78,25 @@ func (c *client) paced(pace, length time.Duration) error {
 		now := time.Now()
 		if due = due.Add(pace); due.Before(now) {
 			due = now
-		} else if err := sleep(due.Sub(now)); err != nil {
+		}
+		if err := pause(due); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// dozing is what a sleep takes at least, more or less: less time goes by spinning.
+const dozing = 70 * time.Microsecond
+
+// pause waits until a time.
+func pause(until time.Time) error {
+	if left := time.Until(until); left > dozing {
+		if err := sleep(left - dozing); err != nil {
+			return err
+		}
+	}
+	for time.Until(until) > 0 {
 	}
 	return nil
 }

@@ -20,13 +20,13 @@ func compare(all []*variant) (cs []waitreport.Comparison) {
 		if len(v.rate) == 0 {
 			continue
 		}
-		if first == nil || first.workload != v.workload {
+		if first == nil || first.workload != v.workload || first.pace != v.pace {
 			first, batch = v, v
 			continue
 		}
 		if v.workload == paced {
-			add(fmt.Sprintf("paced, p50, %s to %s", v.how.name, first.how.name), v.p50, first.p50)
-			add(fmt.Sprintf("paced, p99, %s to %s", v.how.name, first.how.name), v.p99, first.p99)
+			add(fmt.Sprintf("each %v, p50, %s to %s", v.pace, v.how.name, first.how.name), v.p50, first.p50)
+			add(fmt.Sprintf("each %v, p99, %s to %s", v.pace, v.how.name, first.how.name), v.p99, first.p99)
 			continue
 		}
 		if v.how.name != batch.how.name {
@@ -35,7 +35,6 @@ func compare(all []*variant) (cs []waitreport.Comparison) {
 			continue
 		}
 		add(fmt.Sprintf("flood, messages per second, %s, batch %d to %d", v.how.name, v.batch, batch.batch), v.rate, batch.rate)
-		add(fmt.Sprintf("flood, p99, %s, batch %d to %d", v.how.name, v.batch, batch.batch), v.p99, batch.p99)
 	}
 	return cs
 }

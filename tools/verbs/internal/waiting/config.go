@@ -18,17 +18,17 @@ type Config struct {
 	// program. Nil: a goroutine of this process serves.
 	Server []string
 
-	Ways        []string      // of [Ways]
-	Batches     []int         // completions that are taken at a time, 1 to 128
-	Outstanding int           // writes under way of a flood
-	Pace        time.Duration // between paced messages
+	Ways        []string        // of [Ways]
+	Batches     []int           // completions that are taken at a time, 1 to 128
+	Outstanding int             // writes under way of a flood
+	Paces       []time.Duration // between paced messages
 	Rounds      int
 	Slice       time.Duration // how long a variant is measured in a round
 }
 
 // Default are the choices of the command.
 func Default() Config {
-	return Config{Ways: []string{"busy", "event"}, Batches: []int{1, 8, 32, 128}, Outstanding: 128, Pace: 100 * time.Microsecond, Rounds: 12, Slice: 200 * time.Millisecond}
+	return Config{Ways: []string{"busy", "event", "adaptive"}, Batches: []int{1, 8, 32, 128}, Outstanding: 128, Paces: []time.Duration{10 * time.Microsecond, 100 * time.Microsecond}, Rounds: 12, Slice: 200 * time.Millisecond}
 }
 
 // mostOutstanding keeps the queues within what all devices have.
@@ -43,8 +43,8 @@ func (c *Config) Validate() error {
 		return BadConfig("no batch is chosen")
 	case c.Outstanding < 1 || c.Outstanding > mostOutstanding:
 		return BadConfig("%d writes under way: allowed are 1 to %d", c.Outstanding, mostOutstanding)
-	case c.Pace <= 0 || c.Pace > time.Second:
-		return BadConfig("a message each %v: allowed is up to 1s", c.Pace)
+	case len(c.Paces) == 0:
+		return BadConfig("no pace is chosen")
 	case c.Slice < time.Millisecond || c.Slice > time.Minute:
 		return BadConfig("slices of %v: allowed are 1ms to 1m", c.Slice)
 	}
@@ -54,6 +54,14 @@ func (c *Config) Validate() error {
 		}
 		if slices.Contains(c.Batches[:i], b) {
 			return BadConfig("batch %d is given twice", b)
+		}
+	}
+	for i, p := range c.Paces {
+		if p <= 0 || p > time.Second {
+			return BadConfig("a message each %v: allowed is up to 1s", p)
+		}
+		if slices.Contains(c.Paces[:i], p) {
+			return BadConfig("pace %v is given twice", p)
 		}
 	}
 	for i, name := range c.Ways {

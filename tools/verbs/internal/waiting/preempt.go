@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
 )
@@ -27,6 +29,9 @@ func RunPreempt(ctx context.Context, c LoopConfig, command []string, tell func(d
 		return nil, err
 	}
 	all := allLoops()
+	if runtime.GOMAXPROCS(0) == 1 {
+		all = slices.DeleteFunc(all, func(l loop) bool { return l.name == "busy" }) // which poll.Busy refuses
+	}
 	rates := [2][][]float64{make([][]float64, len(all)), make([][]float64, len(all))}
 	standing := [2]map[string][][3]float64{{}, {}}
 	err = func() error {

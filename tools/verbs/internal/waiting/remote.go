@@ -52,25 +52,32 @@ func startRemote(stop *stopper, c *Config, e *end) (*remoteServer, error) {
 		return nil, fmt.Errorf("start the server: %w", err)
 	}
 	s.in = in
-	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if text, ok := strings.CutPrefix(lines.Text(), "failed "); ok {
-				stop.cancel(fmt.Errorf("the server: %s", text))
-				continue
-			}
-			s.answers <- lines.Text()
+	go s.listen(out, func() error {
+		if err := s.cmd.Wait(); err != nil {
+			return fmt.Errorf("%w %s", err, strings.TrimSpace(errs.String()))
 		}
-		s.ended = s.cmd.Wait()
-		if s.ended != nil {
-			s.ended = fmt.Errorf("the server: %w %s", s.ended, strings.TrimSpace(errs.String()))
-			stop.cancel(s.ended)
-		}
-		close(s.answers)
-	}()
+		return nil
+	})
 	if err := s.connect(c, e); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// listen takes what the server says until it is gone; wait says why.
+func (s *remoteServer) listen(out io.Reader, wait func() error) {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "failed "); ok {
+			s.stop.cancel(fmt.Errorf("the server: %s", text))
+			continue
+		}
+		s.answers <- lines.Text()
+	}
+	if s.ended = wait(); s.ended != nil {
+		s.ended = fmt.Errorf("the server: %w", s.ended)
+		s.stop.cancel(s.ended)
+	}
+	close(s.answers)
 }
 
 func (s *remoteServer) connect(c *Config, e *end) error {

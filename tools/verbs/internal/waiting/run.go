@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
@@ -37,11 +38,13 @@ func Run(ctx context.Context, c Config, tell func(done, of int)) (r *waitreport.
 	}
 	r = waitreport.New()
 	r.Device, r.Devices = c.Devices[1], c.describe()
-	r.Pace, r.Slice, r.Outstanding, r.Bytes = usec(c.Pace), usec(c.Slice), c.Outstanding, messageBytes
+	r.Slice, r.Outstanding, r.Bytes = usec(c.Slice), c.Outstanding, messageBytes
 	err = m.rounds(all, tell)
 	for _, v := range all {
 		if v.left != "" {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s is left out: %s", v.how.name, v.left))
+			if note := fmt.Sprintf("%s is left out: %s", v.how.name, v.left); !slices.Contains(r.Notes, note) {
+				r.Notes = append(r.Notes, note)
+			}
 		} else if len(v.rate) > 0 {
 			r.Rows = append(r.Rows, v.row())
 		}
@@ -140,7 +143,7 @@ func (m *measurement) once(v *variant) error {
 		v.left = err.Error()
 		return nil
 	}
-	f, err := m.paced()
+	f, err := m.paced(v.pace)
 	cpu, wall, alone, endErr := m.server.end()
 	if err := errors.Join(err, endErr); err != nil {
 		return err
@@ -154,9 +157,9 @@ func (m *measurement) once(v *variant) error {
 }
 
 // paced measures the client while the server answers. Of the result the processors are missing.
-func (m *measurement) paced() (f flooded, err error) {
+func (m *measurement) paced(pace time.Duration) (f flooded, err error) {
 	c, slice := m.client, m.config.Slice
-	if _, err := c.play(m.config.Pace, slice/10); err != nil {
+	if _, err := c.play(pace, slice/10); err != nil {
 		return f, err
 	}
 	before, err := threadStamp()
@@ -166,7 +169,7 @@ func (m *measurement) paced() (f flooded, err error) {
 	if err := m.server.mark(); err != nil {
 		return f, err
 	}
-	n, err := c.play(m.config.Pace, slice)
+	n, err := c.play(pace, slice)
 	if err != nil {
 		return f, err
 	}
@@ -185,7 +188,7 @@ func (v *variant) add(f flooded) {
 
 // row is what came of a variant.
 func (v *variant) row() waitreport.Row {
-	return waitreport.Row{Workload: v.workload, Way: v.how.name, Batch: v.batch, Messages: v.messages,
+	return waitreport.Row{Workload: v.workload, Way: v.how.name, Batch: v.batch, Pace: usec(v.pace), Messages: v.messages,
 		P50: waitreport.EstimateOf(v.p50), P99: waitreport.EstimateOf(v.p99), P999: waitreport.EstimateOf(v.p999),
 		Rate: waitreport.EstimateOf(v.rate), CPU: waitreport.EstimateOf(v.cpu)}
 }

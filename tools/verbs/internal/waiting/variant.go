@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/poll"
 )
@@ -26,6 +27,7 @@ type how struct {
 var ways = []how{
 	{"busy", func() poll.Strategy { return poll.Busy{} }, true, false},
 	{"event", func() poll.Strategy { return poll.Event{} }, false, false},
+	{"adaptive", func() poll.Strategy { return poll.Adaptive{} }, true, false},
 	{"busy-unlocked", func() poll.Strategy { return poll.Busy{} }, false, false},
 	{"event-thread", func() poll.Strategy { return poll.Event{Thread: true} }, true, true},
 }
@@ -53,7 +55,8 @@ func findWay(name string) (how, error) {
 type variant struct {
 	workload string
 	how      how
-	batch    int // completions that are taken at a time
+	batch    int           // completions that are taken at a time
+	pace     time.Duration // between messages; 0 of a flood
 
 	left                      string // why it is left out
 	messages                  uint64
@@ -62,6 +65,9 @@ type variant struct {
 
 // String names it.
 func (v *variant) String() string {
+	if v.workload == paced {
+		return fmt.Sprintf("%s each %v, %s", v.workload, v.pace, v.how.name)
+	}
 	return fmt.Sprintf("%s, %s, batch %d", v.workload, v.how.name, v.batch)
 }
 
@@ -70,16 +76,22 @@ const pacedBatch = 32
 
 // variants are what a Config asks for.
 func (c *Config) variants() (all []*variant, err error) {
+	var hows []how
 	for _, name := range c.Ways {
 		h, err := findWay(name)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, &variant{workload: paced, how: h, batch: pacedBatch})
+		hows = append(hows, h)
 	}
-	for i := range c.Ways {
+	for _, p := range c.Paces {
+		for _, h := range hows {
+			all = append(all, &variant{workload: paced, how: h, batch: pacedBatch, pace: p})
+		}
+	}
+	for _, h := range hows {
 		for _, b := range c.Batches {
-			all = append(all, &variant{workload: flood, how: all[i].how, batch: b})
+			all = append(all, &variant{workload: flood, how: h, batch: b})
 		}
 	}
 	return all, nil
