@@ -61,12 +61,10 @@ type adaptive struct {
 
 const (
 	// stride is how many polls of queues go by before a spin reads the clock for
-	// the first time, which costs as much as several of them, and onePoll about
-	// what one takes, in nanoseconds. A poller that finds its completions so soon
-	// reads no clock at all; whether they took half a microsecond or a whole one
-	// changes nothing.
-	stride  = 64
-	onePoll = 15
+	// the first time, which costs as much as several of them. A poller that finds
+	// its completions so soon reads no clock at all; whether they took half a
+	// microsecond or a whole one changes nothing.
+	stride = 64
 	// step is how many do between any two readings after that, with pauses
 	// between the looks.
 	step = 16

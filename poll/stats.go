@@ -19,8 +19,8 @@ type Stats struct {
 	// neither a completion nor a reason to return from Wait.
 	Parks, Events, Spurious uint64
 	// Spun is the time that went into looking again and again, Slept that of the
-	// parks, waking included. Time under a few microseconds is reckoned from the
-	// number of looks, as reading a clock costs more than a look.
+	// parks, waking included. Spinning for less than some microseconds is reckoned
+	// from the number of looks, as reading a clock costs more than a look.
 	Spun, Slept time.Duration
 	// Batches says how many completions the looks that found some found:
 	// Batches[0] counts those with 1, Batches[i] those with more than 1<<(i-1)

@@ -28,6 +28,7 @@ type Waiter struct {
 	coming   waiting    // what SetStrategy left, for the poller to take over
 	chosen   Strategy   // of coming
 	bells    *bells     // nil while neither how nor coming sleeps
+	num      uint64     // see Metrics; 0 until somebody asks
 }
 
 // The bits of a Waiter's word.

@@ -3,6 +3,7 @@ package poll
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"os"
 	"runtime"
 	"strings"
@@ -102,6 +103,66 @@ func TestFair(t *testing.T) {
 		}
 		if i == 2 {
 			t.Fatal("queue b waits behind queue a")
+		}
+	}
+}
+
+// Whatever floods come, a queue waits for one Wait for each flooded queue, and one more,
+// at most, and every queue is looked at in as many.
+func TestFairAmongFloods(t *testing.T) {
+	for queues := 1; queues <= 6; queues++ {
+		for floods := range 1 << queues { // a set of queues
+			for size := 1; size <= 4; size++ {
+				fairAmongFloods(t, queues, floods, size)
+			}
+		}
+	}
+}
+
+func fairAmongFloods(t *testing.T, queues, floods, size int) {
+	fakes := make([]*fakeQueue, queues)
+	all := make([]cq.Queue, queues)
+	for i := range fakes {
+		q := &fakeQueue{}
+		if floods>>i&1 == 1 {
+			q.hook = func() {
+				for len(q.ready) < 2*size {
+					q.add(uint64(i))
+				}
+			}
+		}
+		fakes[i], all[i] = q, q
+	}
+	w, err := NewWaiter(Event{}, all...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	limit := bits.OnesCount(uint(floods)) + 1
+	wcs := make([]cq.WC, size)
+	late := make([]int, queues)
+	for range 50 * queues {
+		for i, q := range fakes {
+			if len(q.ready) == 0 {
+				q.add(uint64(i))
+			}
+		}
+		n, err := w.Wait(t.Context(), wcs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range late {
+			late[i]++
+		}
+		for _, c := range wcs[:n] {
+			late[c.ID] = 0
+		}
+		for i := range late {
+			// Where others have one completion each, a small slice may be full
+			// with those.
+			if max := limit + (queues-1)/size; late[i] > max {
+				t.Fatalf("%d queues, flooded %b, slice of %d: queue %d has waited for %d Waits, want at most %d", queues, floods, size, i, late[i], max)
+			}
 		}
 	}
 }
