@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,7 +84,11 @@ func TestWaitAllocatesNothing(t *testing.T) {
 
 // Wakes, events and cancellations from other goroutines at random times: every
 // completion arrives, and no wait hangs.
+//
+// All the while the process gets SIGURG, with which the runtime preempts goroutines: it
+// ends system calls early.
 func TestParkersUnderFire(t *testing.T) {
+	defer storm(t)()
 	for name, e := range map[string]Strategy{"goroutine": Event{}, "thread": Event{Thread: true}, "adaptive": Adaptive{}, "adaptive thread": Adaptive{Thread: true}} {
 		t.Run(name, func(t *testing.T) {
 			q := &fakeQueue{}
@@ -183,4 +189,23 @@ func descriptors(t *testing.T) []string {
 		}
 	}
 	return open
+}
+
+// storm sends the process SIGURG until it is told to stop.
+func storm(t testing.TB) (stop func()) {
+	var over atomic.Bool
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		for !over.Load() {
+			if err := unix.Kill(os.Getpid(), unix.SIGURG); err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(50 * time.Microsecond) // or one processor does nothing else
+		}
+	})
+	return func() {
+		over.Store(true)
+		sender.Wait()
+	}
 }

@@ -5,3 +5,5 @@ package poll
 import "testing"
 
 func withPipe(testing.TB, *fakeQueue) bool { return false }
+
+func storm(testing.TB) (stop func()) { return func() {} }

@@ -230,9 +230,11 @@ func setStrategyAt(t *testing.T, from, to Strategy, switchAt, addAt int) {
 	}
 }
 
-// Switches, completions, cancellations and readers of the statistics at the same time.
+// Switches, completions, cancellations, signals and readers of the statistics at the same
+// time.
 // Nothing is lost, doubled or left behind. GOVERBS_ROUNDS sets how many completions.
 func TestSetStrategyUnderFire(t *testing.T) {
+	defer storm(t)()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(3, runtime.GOMAXPROCS(0))))
 	for _, channel := range []bool{false, true} {
 		q := &fakeQueue{}

@@ -127,11 +127,11 @@ func simulated() bool {
 	return errors.Is(err, uverbs.ErrNoDevices)
 }
 
-// waysToWait are those of package poll. The second needs descriptors.
-func waysToWait() map[string]poll.Event {
-	ways := map[string]poll.Event{"goroutine": {}}
+// waysToWait are those of package poll that sleep. Threads need descriptors for it.
+func waysToWait() map[string]poll.Strategy {
+	ways := map[string]poll.Strategy{"goroutine": poll.Event{}, "adaptive": poll.Adaptive{}}
 	if !simulated() {
-		ways["thread"] = poll.Event{Thread: true}
+		ways["thread"], ways["adaptive thread"] = poll.Event{Thread: true}, poll.Adaptive{Thread: true}
 	}
 	return ways
 }

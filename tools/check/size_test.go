@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"debug/elf"
 	"os"
 	"os/exec"
@@ -64,4 +65,18 @@ func TestSmallProgram(t *testing.T) {
 	program := build(t, "./tools/check/testdata/small/main.go", "-trimpath", "-ldflags=-s -w")
 	static(t, program)
 	size(t, program, 3e6)
+	// What a program does not use, it does not carry: it waits with poll.Event.
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const poll = "github.com/goverbs/goverbs/poll."
+	if !bytes.Contains(text, []byte(poll+"(*event)")) {
+		t.Errorf("no %s(*event) in the binary: what says what it contains?", poll)
+	}
+	for _, name := range []string{"(*adaptive)", "(*busy)", "(*forecast)", "(*Waiter).SetStrategy", "(*Waiter).takeTurn", "(*Waiter).Stats", "(*Group)", "NewGroup"} {
+		if bytes.Contains(text, []byte(poll+name)) {
+			t.Errorf("the binary contains %s%s, which the program does not use", poll, name)
+		}
+	}
 }
