@@ -43,7 +43,7 @@ func TestCancelLatency(t *testing.T) {
 			var ours, bare cq.Histogram
 			var wcs [4]cq.WC
 			waits := uint64(0)
-			for range roundsOr(t, 50) {
+			for range roundsOr(t, 20) {
 				cancelled(t, &bare, threads(c.s), func(ctx context.Context) error {
 					<-ctx.Done()
 					return ctx.Err()

@@ -70,7 +70,7 @@ func setStrategy(t *testing.T, from, to Strategy, channel bool) {
 		}
 		got <- err
 	}
-	for range 3 {
+	for range 2 {
 		go wait()
 		for _, s := range []Strategy{to, from, to} {
 			if err := w.SetStrategy(s); err != nil {
