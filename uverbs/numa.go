@@ -34,6 +34,12 @@ func (n NUMANode) String() string {
 // not say, as on machines with one node, so that it always fits
 // MemoryOptions.Node.
 func (d *Device) NUMANode() NUMANode {
+	node, _ := d.located()
+	return node
+}
+
+// located returns the node, and the folder of sysfs that says so.
+func (d *Device) located() (node NUMANode, dir string) {
 	sys := d.kernel.Sysfs()
 	dirs := []string{"class/infiniband/" + d.info.Name}
 	if d.info.Netdev != "" {
@@ -41,10 +47,10 @@ func (d *Device) NUMANode() NUMANode {
 	}
 	for _, dir := range dirs {
 		if n, err := sysfsValue(sys, dir+"/device/numa_node", parseNUMANode); err == nil && n != (NUMANode{}) {
-			return n
+			return n, dir + "/device/"
 		}
 	}
-	return NUMANode{}
+	return NUMANode{}, ""
 }
 
 // maxNUMANodes is more than any kernel can be configured for.
