@@ -38,16 +38,23 @@ var _ cq.CompletionRing = (*CompressedCQ)(nil)
 // kernel is told of it, with cqe_comp_en set. Enhanced is the newer layout, which only
 // a queue made by other means than verbs can have.
 func NewCompressedCQ(c CQConfig, enhanced bool) (*CompressedCQ, error) {
-	q := &CompressedCQ{enhanced: enhanced}
-	if err := c.make(&q.consumer, &q.decode, &q.arm); err != nil {
+	plain, err := NewCQ(c)
+	if err != nil {
 		return nil, err
 	}
-	if enhanced {
+	q := plain.Compressed()
+	if q.enhanced = enhanced; enhanced {
 		for i := range q.ring.mask + 1 {
 			q.ring.entry(i).signature = validityNever
 		}
 	}
 	return q, nil
+}
+
+// Compressed makes the reader of what the device compresses out of a queue that was not
+// polled yet, and takes its place: of q only what concerns events may be used further.
+func (q *CQ) Compressed() *CompressedCQ {
+	return &CompressedCQ{consumer: q.consumer, decode: q.decode, arm: q.arm}
 }
 
 // In the enhanced layout the signature is the count of the lap that the entry belongs
@@ -252,7 +259,12 @@ func (q *CompressedCQ) ReturnShared() {
 func (q *CompressedCQ) SetNumber(cqn uint32) { q.arm.number = cqn & low24 }
 
 // Arm is as that of a CQ.
-func (q *CompressedCQ) Arm(solicitedOnly bool) { q.arm.ring(&q.consumer, solicitedOnly) }
+func (q *CompressedCQ) Arm(solicitedOnly bool) {
+	q.arm.ring(&q.consumer, q.pending(q.next), solicitedOnly)
+}
 
 // EventTaken is as that of a CQ.
 func (q *CompressedCQ) EventTaken() { q.arm.events.Add(1) }
+
+// Moderated is as that of a CQ.
+func (q *CompressedCQ) Moderated() { q.arm.moderated.Store(true) }

@@ -302,3 +302,47 @@ func TestCompressedReturnsShared(t *testing.T) {
 		}
 	}
 }
+
+// An arm in the middle of a block finds completions waiting, whatever stands where the
+// device would write the next one. So those do not tell that the device has answered the
+// arm, and the next arm has its number once more.
+func TestCompressedArmInBlock(t *testing.T) {
+	for _, enhanced := range []bool{false, true} {
+		for polled := 1; polled <= 6; polled++ {
+			var state cq.State
+			var eps cq.Endpoints
+			mem, record, uar := aligned(16*64), aligned(8), aligned(4096)
+			q, err := NewCompressedCQ(CQConfig{Buffer: mem, Record: record, UAR: uar, EntrySize: 64, Endpoints: &eps, State: &state}, enhanced)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.SetNumber(5)
+			d := &compressor{newCompleter(mem, record, 64), enhanced}
+			p := newParty(&eps, &state, 0x77, 8)
+			var cs []completion
+			for i := range 6 {
+				cs = append(cs, completion{opcode: 2, uidx: p.index, qpn: 0x77, counter: p.postRecv(uint64(i), 100)})
+			}
+			d.block(cs, false)
+			poll := func(n int) {
+				t.Helper()
+				if got, _ := q.Poll(make([]cq.WC, n)); got != n {
+					t.Fatalf("enhanced %v: %d polled, want %d", enhanced, got, n)
+				}
+			}
+			poll(polled)
+			q.Arm(false)
+			if polled < 6 {
+				poll(6 - polled)
+			} else {
+				d.one(completion{opcode: 2, uidx: p.index, qpn: 0x77, counter: p.postRecv(6, 100)})
+				poll(1)
+			}
+			q.Arm(false)
+			_, arm, _ := armed(record, uar)
+			if answered := polled == 6; (arm>>armSequenceShift == 1) != answered {
+				t.Errorf("enhanced %v, armed after %d of 6: the next arm has number %d", enhanced, polled, arm>>armSequenceShift)
+			}
+		}
+	}
+}

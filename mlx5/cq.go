@@ -74,25 +74,19 @@ func CQEntries(depth int) int {
 // told of it.
 func NewCQ(c CQConfig) (*CQ, error) {
 	q := new(CQ)
-	if err := c.make(&q.consumer, &q.decode, &q.arm); err != nil {
-		return nil, err
-	}
-	return q, nil
-}
-
-// make makes the parts that queues of all kinds have.
-func (c *CQConfig) make(cons *consumer, d *decoder, a **arm) (err error) {
+	cons, d := &q.consumer, &q.decode
+	var err error
 	if c.State == nil || (c.Endpoints == nil) == (c.Numbers == nil) {
-		return errors.New("mlx5: a completion queue needs a State, and either Endpoints or Numbers")
+		return nil, errors.New("mlx5: a completion queue needs a State, and either Endpoints or Numbers")
 	}
 	if cons.ring, err = newCQRing(c.Buffer, c.EntrySize); err != nil {
-		return err
+		return nil, err
 	}
 	if cons.record, err = newRecord(c.Record); err != nil {
-		return err
+		return nil, err
 	}
-	if *a, err = newArm(c.UAR, c.Tell); err != nil {
-		return err
+	if q.arm, err = newArm(c.UAR, c.Tell); err != nil {
+		return nil, err
 	}
 	cons.state, cons.overrun = c.State, c.IgnoreOverrun
 	d.endpoints, d.numbers, d.state = c.Endpoints, c.Numbers, c.State
@@ -100,7 +94,7 @@ func (c *CQConfig) make(cons *consumer, d *decoder, a **arm) (err error) {
 	if c.Timestamps {
 		d.stampMask = ^uint64(0)
 	}
-	return nil
+	return q, nil
 }
 
 // Poll decodes at most len(wcs) completions into wcs and returns how many, and

@@ -56,7 +56,7 @@ func (q *CQ) SetNumber(cqn uint32) { q.arm.number = cqn & low24 }
 // panics if the queue has no UAR.
 //
 // Completions that are there already may raise none: poll after arming.
-func (q *CQ) Arm(solicitedOnly bool) { q.arm.ring(&q.consumer, solicitedOnly) }
+func (q *CQ) Arm(solicitedOnly bool) { q.arm.ring(&q.consumer, q.owned(q.next), solicitedOnly) }
 
 // EventTaken counts an event of the queue that the program has taken from its
 // channel. It comes before the next Arm: the device takes an arm with the number
@@ -73,7 +73,8 @@ func (q *CQ) EventTaken() { q.arm.events.Add(1) }
 // is told.
 func (q *CQ) Moderated() { q.arm.moderated.Store(true) }
 
-func (a *arm) ring(c *consumer, solicitedOnly bool) {
+// ring arms the queue. waiting says that a completion is there that was not polled.
+func (a *arm) ring(c *consumer, waiting, solicitedOnly bool) {
 	if a.register == nil {
 		panic("mlx5: Arm: the completion queue was made without a UAR")
 	}
@@ -81,7 +82,6 @@ func (a *arm) ring(c *consumer, solicitedOnly bool) {
 	if solicitedOnly {
 		word = armSolicitedOnly
 	}
-	waiting := c.owned(c.next)
 	if a.armed && !a.answered(c.next != a.from || waiting) {
 		// This only repeats the last arm. One that asks for less must not take back
 		// what that asked for.

@@ -21,7 +21,23 @@ type CreateCQ struct {
 	// RealTime asks for time stamps that are the time of day. Every queue pair
 	// of the queue must want the same.
 	RealTime bool
+	// Compress asks for compressed completions with that kind of minis, one that
+	// the device has. 0: none are compressed.
+	Compress MiniFormat
 }
+
+// MiniFormat is a kind of minis, the short forms of completions in a compressed
+// block: enum mlx5_ib_cqe_res_format. They differ in the first four bytes, which mean
+// something for raw packets only. A number may have the bits of several kinds where it
+// says which there are.
+type MiniFormat uint32
+
+// The kinds that [CompressedCQ] reads. Where minis have a stride index, it counts what
+// the queues of verbs do not have.
+const (
+	MiniHash     = MiniFormat(abi.MLX5_IB_CQE_RES_FORMAT_HASH)
+	MiniChecksum = MiniFormat(abi.MLX5_IB_CQE_RES_FORMAT_CSUM)
+)
 
 // Encode returns the driver's part of the request. inAttribute says that the UAR
 // is not in it: its number is so large that the kernel takes it as attribute
@@ -42,6 +58,9 @@ func (r CreateCQ) Encode() (b []byte, inAttribute bool, err error) {
 	}
 	if r.RealTime {
 		q.Flags |= uint16(abi.MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS)
+	}
+	if r.Compress != 0 {
+		q.CQECompEn, q.CQECompResFormat = 1, uint8(r.Compress)
 	}
 	return q.Bytes(), inAttribute, nil
 }

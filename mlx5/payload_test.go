@@ -61,6 +61,8 @@ func TestRequestPayloads(t *testing.T) {
 			hostBytes(u64(buf), u64(db), u32(128), u8(0), u8(0), u16(6), u16(0xffff), u16(0), u32(0))},
 		"CQ with a UAR of 17 bits": {first(CreateCQ{Buffer: buf, Record: db, EntryBytes: 64, UAR: 0x10000, DynamicUAR: true}.Encode),
 			hostBytes(u64(buf), u64(db), u32(64), u8(0), u8(0), u16(0), u16(0), u16(0), u32(0))},
+		"CQ that compresses": {first(CreateCQ{Buffer: buf, Record: db, EntryBytes: 64, UAR: 7, Compress: MiniChecksum}.Encode),
+			hostBytes(u64(buf), u64(db), u32(64), u8(1), u8(2), u16(0), u16(0), u16(0), u32(0))},
 		"resize": {ResizeCQ{Buffer: buf, EntryBytes: 128}.Encode, hostBytes(u64(buf), u16(128), u16(0), u32(0))},
 		"QP": {qp(1, CreateQP{Buffer: buf, Record: db, Size: QueuePairSize{Send: send, Recv: recv}, UserIndex: 0xfffffe}),
 			hostBytes(u64(buf), u64(db), u32(16), u32(8), u32(5), u32(0), u32(0xfffffe), u32(0), u64(0), u32(0), u16(0), u16(0))},
