@@ -281,8 +281,15 @@ func (c *client) cq(n uint32, o cqOptions) *ring {
 		fresh(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, &h), in(abi.UVERBS_ATTR_CREATE_CQ_CQE, u32(n-1)), in(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, u64(q.user)),
 		in(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, u32(0)), out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, make([]byte, 4)), uhw(u.Bytes()), uhwOut(resp),
 	}
+	flags := uint32(0)
+	if o.timestamps {
+		flags |= 1
+	}
 	if o.oi {
-		attrs = append(attrs, in(abi.UVERBS_ATTR_CREATE_CQ_FLAGS, u32(2)))
+		flags |= 2
+	}
+	if flags != 0 {
+		attrs = append(attrs, in(abi.UVERBS_ATTR_CREATE_CQ_FLAGS, u32(flags)))
 	}
 	if o.channel {
 		b := make([]byte, 4)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/goverbs/goverbs/abi"
@@ -47,8 +48,7 @@ const clockPeriod = time.Duration(1 << (clockBits - 4))
 
 // clockPage is a page that a program translates time stamps with.
 type clockPage struct {
-	f    *File
-	addr uint64
+	*Mapping
 	sign uint32
 }
 
@@ -81,11 +81,5 @@ func (p *clockPage) update() error {
 // more are forgotten.
 func (m *Model) updateClocks() {
 	m.clocksDue = m.now + clockPeriod
-	keep := m.clocks[:0]
-	for _, p := range m.clocks {
-		if !p.f.closed && p.update() == nil {
-			keep = append(keep, p)
-		}
-	}
-	m.clocks = keep
+	m.clocks = slices.DeleteFunc(m.clocks, func(p *clockPage) bool { return p.f.closed || p.update() != nil })
 }

@@ -38,6 +38,10 @@ type DeviceConfig struct {
 	NoDevX bool
 	// NoAtomics: the device does no atomic operations.
 	NoAtomics bool
+	// NoCompression: the device does not compress completions.
+	NoCompression bool
+	// Timestamps are the formats of time stamps that it has.
+	Timestamps TimestampFormats
 
 	// Limits of objects, by default those of a current device. MaxCQE and MaxQPWR count
 	// entries of a queue. The ring of a completion queue has a power of two of entries, one
@@ -45,6 +49,19 @@ type DeviceConfig struct {
 	// goes up to 32768, the others up to 8388608, and MaxMR to 16777216.
 	MaxCQE, MaxQPWR, MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ uint32
 }
+
+// TimestampFormats are formats of the time stamps in completions: qp_ts_format of the
+// kernel's mlx5_ifc.h.
+type TimestampFormats uint8
+
+// The formats that a device has.
+const (
+	// AllTimestamps: ticks of its counter, or the time of day where the queue asks for that.
+	AllTimestamps TimestampFormats = iota
+	// TicksOnly and RealTimeOnly: one of the two.
+	TicksOnly
+	RealTimeOnly
+)
 
 // PortConfig describes a port. The zero value is a RoCE port that is up.
 type PortConfig struct {
@@ -207,6 +224,9 @@ func (c *DeviceConfig) checkLimits() error {
 	}
 	if c.ClockKHz < minKHz || c.ClockKHz > maxKHz {
 		return fmt.Errorf("a clock of %d kHz: from %d to %d", c.ClockKHz, minKHz, maxKHz)
+	}
+	if c.Timestamps > RealTimeOnly {
+		return fmt.Errorf("time stamps of kind %d: there are AllTimestamps, TicksOnly and RealTimeOnly", c.Timestamps)
 	}
 	if c.MaxCQE > maxCQE || bits.OnesCount32(c.MaxCQE+1) != 1 {
 		return fmt.Errorf("MaxCQE %d: a power of two less one, up to %d", c.MaxCQE, maxCQE)

@@ -23,6 +23,7 @@ func TestConfigImpossible(t *testing.T) {
 		{"from 1 to 65535", model.DeviceConfig{Vectors: -1}},
 		{"from 16 to 4000000", model.DeviceConfig{ClockKHz: 15}},
 		{"from 16 to 4000000", model.DeviceConfig{ClockKHz: 1 << 60}},
+		{"time stamps of kind 3", model.DeviceConfig{Timestamps: 3}},
 		{"MaxCQE 5: a power of two less one", model.DeviceConfig{MaxCQE: 5}},
 		{"MaxCQE 8388607", model.DeviceConfig{MaxCQE: 1<<23 - 1}},
 		{"MaxCQE 4294967295", model.DeviceConfig{MaxCQE: 1<<32 - 1}},

@@ -149,6 +149,12 @@ func (x *context) response(room int) *abi.MLX5IBAllocUcontextResp {
 	if cfg.NoBlueFlame {
 		r.BfRegSize = 0
 	}
+	if cfg.Timestamps == TicksOnly {
+		r.CompMask &^= uint32(abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_REAL_TIME_TS)
+	}
+	if x.f.counter { // at the beginning of its page
+		r.CompMask |= uint32(abi.MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_CORE_CLOCK_OFFSET)
+	}
 	if !cfg.NoClockPage {
 		r.ClockInfoVersions = clockInfoV1
 	}

@@ -37,6 +37,7 @@ type cq struct {
 	compress      bool
 	ignoreOverrun bool
 	realTime      bool
+	stamps        bool // IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION
 
 	producer uint32
 	consumer uint32 // as last read from the record, or smaller
@@ -137,7 +138,9 @@ func (c *call) createCQ() error {
 		return refuse(request.EINVAL, "entries have 64 or 128 bytes")
 	case in.Flags&uint16(abi.MLX5_IB_CREATE_CQ_FLAGS_CQE_128B_PAD) != 0 && in.CQESize != bigCQEBytes:
 		return refuse(request.EOPNOTSUPP, "padding to 128 bytes of entries of 64")
-	case in.CQECompEn != 0 && (in.CQECompResFormat == 0 || bits.OnesCount8(in.CQECompResFormat) != 1 || uint32(in.CQECompResFormat)&^miniFormats != 0):
+	case in.CQECompEn == 1 && d.cfg.NoCompression:
+		return refuse(request.EOPNOTSUPP, "the device compresses no completions")
+	case in.CQECompEn == 1 && (in.CQECompResFormat == 0 || bits.OnesCount8(in.CQECompResFormat) != 1 || uint32(in.CQECompResFormat)&^miniFormats != 0):
 		return refuse(request.EOPNOTSUPP, "no such format of compressed completions")
 	case d.cqs >= d.cfg.MaxCQ:
 		return refuse(request.ENOMEM, "max_cq reached")
@@ -157,8 +160,9 @@ func (c *call) createCQ() error {
 		q.uar = ctx.static[0]
 	}
 	q.entries = 1 << bits.Len32(cqe)
-	q.compress = in.CQECompEn != 0
+	q.compress = in.CQECompEn == 1 // other values mean nothing to the driver
 	q.ignoreOverrun = flags&ignoreOverrun != 0
+	q.stamps = flags&timestamps != 0
 	q.realTime = in.Flags&uint16(abi.MLX5_IB_CREATE_CQ_FLAGS_REAL_TIME_TS) != 0
 	if err := c.f.checkRing(q.buf, uint64(q.entries)*uint64(q.size), q.db); err != nil {
 		return err

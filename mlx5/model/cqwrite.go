@@ -40,7 +40,7 @@ func (q *cq) add(c *completion) bool {
 
 // stamp is the time, as completions of the queue have it.
 func (q *cq) stamp() uint64 {
-	if q.realTime {
+	if q.realTime || q.d.cfg.Timestamps == RealTimeOnly {
 		return q.d.realTime()
 	}
 	return q.d.cycles()

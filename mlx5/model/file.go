@@ -21,6 +21,9 @@ type OpenOptions struct {
 	// Privileged: the program has CAP_NET_RAW, without which Q_Keys with the
 	// highest bit set are refused.
 	Privileged bool
+	// Counter: the page of the device's counter can be mapped. As ordinary memory does
+	// not count, whoever serves the page calls [Mapping.Refresh] before the program reads it.
+	Counter bool
 	// Program is what [Model.Trace] calls the program, such as the number of its process.
 	Program string
 }
@@ -33,6 +36,7 @@ type File struct {
 	mem     Memory
 	polled  bool
 	rights  bool // Privileged
+	counter bool
 	program string
 	newFD   func(*EventQueue) (int32, error)
 	lastFD  int32
@@ -58,7 +62,7 @@ func (d *Device) Open(mem Memory, o *OpenOptions) (*File, error) {
 	if d.gone {
 		return nil, request.EIO
 	}
-	f := &File{m: d.m, dev: d, mem: mem, polled: o.Polled, rights: o.Privileged, program: o.Program, newFD: o.NewFD, lastFD: 999, queues: make(map[int32]*EventQueue), uars: make(map[uint32]*uar)}
+	f := &File{m: d.m, dev: d, mem: mem, polled: o.Polled, rights: o.Privileged, counter: o.Counter, program: o.Program, newFD: o.NewFD, lastFD: 999, queues: make(map[int32]*EventQueue), uars: make(map[uint32]*uar)}
 	if f.newFD == nil {
 		f.newFD = func(*EventQueue) (int32, error) {
 			f.lastFD++

@@ -49,6 +49,13 @@ type pair struct {
 
 func (c *client) qp(typ uint64, scq, rcq *ring, o qpOptions) *pair {
 	c.t.Helper()
+	q, err := c.tryQP(typ, scq, rcq, o)
+	c.must("QP CREATE", err)
+	return q
+}
+
+func (c *client) tryQP(typ uint64, scq, rcq *ring, o qpOptions) (*pair, error) {
+	c.t.Helper()
 	q := &pair{c: c, typ: typ, db: pages(c.t, 64), blocks: 64, receives: 16, shift: 6, scq: scq, rcq: rcq, uidx: c.uidx, user: 0x99000000 + uint64(c.uidx), page: c.ncID, register: 0x800}
 	c.uidx++
 	if o.blocks != 0 {
@@ -98,14 +105,16 @@ func (c *client) qp(typ uint64, scq, rcq *ring, o qpOptions) *pair {
 	if o.srq != nil {
 		attrs = append(attrs, object(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, o.srq.handle))
 	}
-	c.must("QP CREATE", ioctl(c.f, abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE, attrs...))
+	if err := ioctl(c.f, abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE, attrs...); err != nil {
+		return nil, err
+	}
 	q.handle, q.qpn = uint32(h), ne.Uint32(number)
 	if i := ne.Uint32(resp); c.ctx.TotBfregs > 0 {
 		p, err := c.f.Map(int64(i/4)<<12, 4096, true)
 		c.must("map of a static UAR", err)
 		q.page, q.register = p.ID, 0x800+i%4*uint32(c.ctx.BfRegSize)
 	}
-	return q
+	return q, nil
 }
 
 // modify runs MODIFY_QP.

@@ -171,6 +171,9 @@ func (c *call) createQP() error {
 	if err := q.checkSizes(in.RQWQEShift); err != nil {
 		return err
 	}
+	if err := q.checkStamps(); err != nil {
+		return err
+	}
 	if err := q.chooseRegister(&in); err != nil {
 		return err
 	}
@@ -218,9 +221,6 @@ func (c *call) qpObjects(q *qp) (err error) {
 		if q.srq, _, err = lookup[*srq](c, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); err != nil {
 			return err
 		}
-	}
-	if q.sendCQ.realTime != q.recvCQ.realTime {
-		return refuse(request.EINVAL, "completion queues with different kinds of time stamps")
 	}
 	q.asyncFile, err = c.queue(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD, false)
 	return err

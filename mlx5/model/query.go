@@ -86,6 +86,10 @@ func (c *call) queryDeviceEx(cmd *abi.Command, in []byte) error {
 		CQECompCaps:    abi.MLX5IBCQECompCaps{MaxNum: maxMinis, SupportedFormat: miniFormats},
 		Flags:          uint32(abi.MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP | abi.MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_PAD),
 	}
+	if c.f.dev.cfg.NoCompression {
+		u.CQECompCaps = abi.MLX5IBCQECompCaps{}
+		u.Flags &^= uint32(abi.MLX5_IB_QUERY_DEV_RESP_FLAGS_CQE_128B_COMP)
+	}
 	return c.SetUHWOut(u.Bytes())
 }
 

@@ -1,7 +1,9 @@
 package model
 
 import (
+	"encoding/binary"
 	"os"
+	"slices"
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/abi/request"
@@ -92,6 +94,10 @@ const (
 	// MapClock is the page that translates time stamps, which the model writes
 	// once it knows where the program has it ([Mapping.Place]).
 	MapClock
+	// MapCounter is the page that begins with the device's counter, as a big-endian
+	// number: what it says when the memory is placed and whenever [Mapping.Refresh] is
+	// called.
+	MapCounter
 )
 
 // Mapping is a page of the device file that a program may map.
@@ -102,8 +108,12 @@ type Mapping struct {
 	ID uint32
 	// WriteCombining says that stores to the page may be joined.
 	WriteCombining bool
+	// Memory, if not nil, is what the page is in. It is kept as long as the model
+	// writes there: until [Mapping.Withdraw], or the file is closed.
+	Memory any
 
-	f *File
+	f    *File
+	addr uint64 // where the program has it, 0 if it has not
 }
 
 // Map checks a mapping of the device file, n bytes at an offset, writable or not.
@@ -146,6 +156,17 @@ func (f *File) Map(offset int64, n int, writable bool) (*Mapping, error) {
 		}
 		return &Mapping{Kind: MapClock, f: f}, nil
 	}
+	if command == abi.MLX5_IB_MMAP_CORE_CLOCK {
+		switch {
+		case writable:
+			return nil, request.EPERM
+		case !f.counter:
+			return nil, request.EOPNOTSUPP
+		case page != uint64(abi.MLX5_IB_MMAP_CORE_CLOCK)<<8:
+			return nil, request.EINVAL
+		}
+		return &Mapping{Kind: MapCounter, f: f}, nil
+	}
 	u := f.uars[uint32(page>>16)<<8|index]
 	if command != 9 || u == nil || u.kind == uarStatic {
 		return nil, request.EINVAL
@@ -154,17 +175,47 @@ func (f *File) Map(offset int64, n int, writable bool) (*Mapping, error) {
 }
 
 // Place tells where the program has the clock page, which is filled in then and
-// kept up to date, whenever the device works, until the file is closed.
+// kept up to date, whenever the device works, until the file is closed; or the page of
+// the counter.
 func (p *Mapping) Place(addr uint64) error {
-	if p.Kind != MapClock {
-		return request.EINVAL
-	}
 	p.f.m.enter()
 	defer p.f.m.leave()
-	page := &clockPage{f: p.f, addr: addr}
+	if p.Kind == MapRegisters || p.addr != 0 || addr == 0 {
+		return request.EINVAL
+	}
+	p.addr = addr
+	if p.Kind == MapCounter {
+		return p.count()
+	}
+	page := &clockPage{Mapping: p}
 	if err := page.update(); err != nil {
 		return err
 	}
 	p.f.m.clocks = append(p.f.m.clocks, page)
 	return nil
+}
+
+// Refresh has the page of the counter, which was placed, say what that says now.
+func (p *Mapping) Refresh() error {
+	p.f.m.enter()
+	defer p.f.m.leave()
+	if p.Kind != MapCounter || p.addr == 0 {
+		return request.EINVAL
+	}
+	return p.count()
+}
+
+// Withdraw takes back that the program has the page: the model does not write there any
+// more. A page that was not placed is none the worse for it.
+func (p *Mapping) Withdraw() {
+	p.f.m.enter()
+	defer p.f.m.leave()
+	p.addr = 0
+	p.f.m.clocks = slices.DeleteFunc(p.f.m.clocks, func(c *clockPage) bool { return c.Mapping == p })
+}
+
+func (p *Mapping) count() error {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], p.f.dev.cycles())
+	return p.f.mem.Write(p.addr, b[:])
 }
