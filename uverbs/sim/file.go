@@ -34,7 +34,17 @@ func (f *file) Write([]byte) error { return syscall.EOPNOTSUPP }
 // Map implements [kernel.File]. The page is memory of the process: the device is told
 // of what is stored there.
 func (f *file) Map(offset int64, n int) (*kernel.Mapping, error) {
-	page, err := f.File.Map(offset, n, true)
+	return f.mapped(offset, n, true)
+}
+
+// MapRead implements [kernel.File]. The model has no memory to map that could not be
+// written to: its clock and its counter are copies.
+func (f *file) MapRead(offset int64, n int) (*kernel.Mapping, error) {
+	return f.mapped(offset, n, false)
+}
+
+func (f *file) mapped(offset int64, n int, writable bool) (*kernel.Mapping, error) {
+	page, err := f.File.Map(offset, n, writable)
 	if err != nil {
 		return nil, systemError(err)
 	}
@@ -47,14 +57,26 @@ func (f *file) Map(offset int64, n int) (*kernel.Mapping, error) {
 	var detached atomic.Bool
 	m := kernel.NewMapping(b, func() error {
 		detached.Store(true)
+		page.Withdraw()
 		return memory.Detach()
 	}, memory.Unmap)
-	m.Tell = func(off int, value uint64) {
-		if !detached.Load() {
-			f.Ring(page.ID, off, value)
+	page.Memory = memory
+	switch page.Kind {
+	case model.MapRegisters:
+		m.Tell = func(off int, value uint64) {
+			if !detached.Load() {
+				f.Ring(page.ID, off, value)
+			}
+		}
+		return m, nil
+	case model.MapCounter:
+		m.Fresh = func() {
+			if !detached.Load() {
+				page.Refresh()
+			}
 		}
 	}
-	return m, nil
+	return m, systemError(page.Place(at(b)))
 }
 
 // Events implements [kernel.File].

@@ -51,7 +51,7 @@ func (s *system) Open(path string, rdev uint64) (kernel.File, error) {
 		if rdev != 0 && rdev != verbsNumber(n) {
 			return nil, syscall.ENXIO
 		}
-		f, err := d.Open(model.Local{}, &model.OpenOptions{Privileged: s.privileged})
+		f, err := d.Open(model.Local{}, &model.OpenOptions{Privileged: s.privileged, Counter: true})
 		if err != nil {
 			return nil, systemError(err)
 		}

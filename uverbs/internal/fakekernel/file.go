@@ -63,6 +63,9 @@ func (f *file) Write(req []byte) error {
 	return memory{}.Write(in.Response, new(abi.UverbsPostSendResp).Bytes())
 }
 
+// MapRead implements [kernel.File]: soft-RoCE has nothing of that kind.
+func (f *file) MapRead(offset int64, n int) (*kernel.Mapping, error) { return nil, syscall.EINVAL }
+
 // Map implements [kernel.File].
 func (f *file) Map(offset int64, n int) (*kernel.Mapping, error) {
 	f.k.mu.Lock()

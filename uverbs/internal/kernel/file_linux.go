@@ -75,6 +75,15 @@ func (f *file) Write(req []byte) error {
 
 // Map implements [File].
 func (f *file) Map(offset int64, n int) (*Mapping, error) {
+	return f.mapped(offset, n, unix.PROT_READ|unix.PROT_WRITE)
+}
+
+// MapRead implements [File].
+func (f *file) MapRead(offset int64, n int) (*Mapping, error) {
+	return f.mapped(offset, n, unix.PROT_READ)
+}
+
+func (f *file) mapped(offset int64, n, prot int) (*Mapping, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.closed {
@@ -83,7 +92,7 @@ func (f *file) Map(offset int64, n int) (*Mapping, error) {
 	if n <= 0 {
 		return nil, syscall.EINVAL
 	}
-	r, err := mapShared(f.fd, offset, n)
+	r, err := mapShared(f.fd, offset, n, prot)
 	if err != nil {
 		return nil, err
 	}

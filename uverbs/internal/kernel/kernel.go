@@ -82,6 +82,10 @@ type File interface {
 	// that the kernel named.
 	Map(offset int64, n int) (*Mapping, error)
 
+	// MapRead is Map of memory that may only be read, or whose driver wants
+	// that.
+	MapRead(offset int64, n int) (*Mapping, error)
+
 	// Events takes over an event descriptor that an ioctl on this file
 	// returned, and makes it non-blocking. When Events fails the caller
 	// keeps fd, to be closed by CloseFD; ErrNotPollable says that the

@@ -36,18 +36,18 @@ func write(fd int, b []byte) (int, syscall.Errno) {
 // mapShared maps n bytes of fd at offset. MmapPtr rather than Mmap: it keeps
 // no table of mappings, and it counts offsets in pages where a long has 32
 // bits.
-func mapShared(fd int, offset int64, n int) (*region, error) {
-	return mmap(nil, fd, offset, n, unix.MAP_SHARED)
+func mapShared(fd int, offset int64, n, prot int) (*region, error) {
+	return mmap(nil, fd, offset, n, prot, unix.MAP_SHARED)
 }
 
 // mapAnonymous maps n bytes of private zeroed memory.
 func mapAnonymous(n int, flags int) (*region, error) {
-	return mmap(nil, -1, 0, n, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
+	return mmap(nil, -1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
 }
 
-func mmap(addr unsafe.Pointer, fd int, offset int64, n, flags int) (*region, error) {
+func mmap(addr unsafe.Pointer, fd int, offset int64, n, prot, flags int) (*region, error) {
 	for {
-		p, err := unix.MmapPtr(fd, offset, addr, uintptr(n), unix.PROT_READ|unix.PROT_WRITE, flags)
+		p, err := unix.MmapPtr(fd, offset, addr, uintptr(n), prot, flags)
 		if err == unix.EINTR {
 			continue
 		}
@@ -61,7 +61,7 @@ func mmap(addr unsafe.Pointer, fd int, offset int64, n, flags int) (*region, err
 // replaceByZeros maps private zero pages over b. Readers and writers of the
 // addresses never see a hole: MAP_FIXED replaces atomically.
 func replaceByZeros(addr unsafe.Pointer, n int) error {
-	_, err := mmap(addr, -1, 0, n, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
+	_, err := mmap(addr, -1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
 	return err
 }
 

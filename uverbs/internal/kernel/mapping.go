@@ -13,6 +13,10 @@ type Mapping struct {
 	// they were. A device in software does not see them by itself.
 	Tell func(off int, value uint64)
 
+	// Fresh, if not nil, is called before memory is read that a device changes all
+	// the time: one in software does not do so by itself.
+	Fresh func()
+
 	b      []byte
 	page   int // size of its pages in bytes, if from [Kernel.Alloc]
 	detach func() error
