@@ -77,7 +77,7 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 		}
 		q.own = true
 	}
-	if err := q.create(op, depth, opts.Vector); err != nil {
+	if err := q.create(op, depth, opts); err != nil {
 		q.leaveChannel()
 		return nil, err
 	}
@@ -95,14 +95,14 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 }
 
 // create makes the kernel's object and maps its ring.
-func (q *CQ) create(op string, depth, vector int) error {
+func (q *CQ) create(op string, depth int, opts *CQOptions) error {
 	d := q.dev
 	q.half = d.provider.newCQ(q)
 	cqe := make([]byte, 4)
 	r := newRequest(d.driver, abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE)
 	r.create(abi.UVERBS_ATTR_CREATE_CQ_HANDLE)
 	r.in64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id)
-	r.in32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(vector))
+	r.in32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(opts.Vector))
 	r.out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe)
 	if q.channel != nil {
 		r.fd(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, q.channel.file.FD())
@@ -111,7 +111,13 @@ func (q *CQ) create(op string, depth, vector int) error {
 		r.fd(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, d.async.file.FD())
 		r.optional()
 	}
-	err := q.half.create(r, depth)
+	var err error
+	if opts.Compression != nil && opts.Compression.half != nil {
+		q.half, err = opts.Compression.half(q, opts.flags(), opts.EntrySize)
+	}
+	if err == nil {
+		err = q.half.create(r, depth, opts.flags(), opts.EntrySize, opts.Node.next)
+	}
 	if err == nil {
 		err = d.call(op, r)
 	}

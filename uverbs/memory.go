@@ -36,6 +36,8 @@ type MemoryOptions struct {
 	// or OnNode of a number. All of it does, or Alloc fails; it touches
 	// every page to make sure. The system does not move the memory later.
 	Node NUMANode
+
+	collected bool // see kernel.AllocOptions
 }
 
 // allocated finds the Memory that a slice lies in, so that it is not unmapped
@@ -89,7 +91,7 @@ func (o *MemoryOptions) alloc(k kernel.Kernel, size int) (*kernel.Mapping, error
 			return nil, err
 		}
 	}
-	m, err := k.Alloc(size, kernel.AllocOptions{HugePages: o.HugePages, Placed: placed, Node: node})
+	m, err := k.Alloc(size, kernel.AllocOptions{HugePages: o.HugePages, Placed: placed, Node: node, Collected: o.collected})
 	if err != nil {
 		return nil, o.explain(err)
 	}

@@ -42,15 +42,15 @@ type recordSlot struct {
 	register *uarRegister // or nil
 }
 
-// newMemory makes the memory of a queue whose ring has so many bytes.
-func (p *mlx5Provider) newMemory(bytes int) (*queueMemory, error) {
+// newMemory makes the memory of a queue whose ring has so many bytes, see alloc.
+func (p *mlx5Provider) newMemory(bytes, node int) (*queueMemory, error) {
 	slot, record, err := p.records.take(p)
 	if err != nil {
 		return nil, err
 	}
 	m := &queueMemory{record: record, slot: slot, home: &p.records}
 	if bytes > 0 {
-		if m.mapping, err = p.alloc(bytes); err != nil {
+		if m.mapping, err = p.alloc(bytes, node); err != nil {
 			slot.give()
 			return nil, err
 		}
@@ -59,11 +59,20 @@ func (p *mlx5Provider) newMemory(bytes int) (*queueMemory, error) {
 	return m, nil
 }
 
-// alloc makes memory that a kernel can pin.
-func (p *mlx5Provider) alloc(bytes int) (*kernel.Mapping, error) {
-	m, err := p.dev.kernel.Alloc(bytes, kernel.AllocOptions{Collected: true})
+// alloc makes memory that a kernel can pin, on the NUMA node of which wish is the next; without a wish on that of
+// the device if it can be. What the node has no room for, and all of it where the process
+// may not use that node or the system knows none, is somewhere else then.
+func (p *mlx5Provider) alloc(bytes, wish int) (*kernel.Mapping, error) {
+	o := MemoryOptions{Node: NUMANode{wish}, collected: true}
+	if wish == 0 && p.node != 0 {
+		m, err := p.dev.kernel.Alloc(bytes, kernel.AllocOptions{Placed: true, Node: p.node - 1, Collected: true})
+		if err == nil {
+			return m, nil
+		}
+	}
+	m, err := o.alloc(p.dev.kernel, bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%d bytes of queue memory: %w", bytes, err)
+		return nil, fmt.Errorf("%d bytes of queue memory%s: %w", bytes, o.where(), err)
 	}
 	return m, nil
 }
@@ -102,7 +111,7 @@ func (r *records) take(p *mlx5Provider) (*recordSlot, []byte, error) {
 			return &recordSlot{page: page, off: off, free: p.uars.free}, record, nil
 		}
 	}
-	m, err := p.alloc(p.dev.kernel.PageSize())
+	m, err := p.alloc(p.dev.kernel.PageSize(), 0)
 	if err != nil {
 		return nil, nil, err
 	}

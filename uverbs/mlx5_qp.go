@@ -34,7 +34,7 @@ func (h *mlx5QP) create(r *request) error {
 			return fmt.Errorf("goverbs: %s: %s: %w: %w", p.dev.info.Name, op, ErrInvalid, err)
 		}
 	}
-	if h.memory, err = p.newMemory(h.size.Bytes()); err != nil {
+	if h.memory, err = p.newMemory(h.size.Bytes(), 0); err != nil {
 		return p.failed(op, err)
 	}
 	c := mlx5.CreateQP{

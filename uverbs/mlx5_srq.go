@@ -27,7 +27,7 @@ func (h *mlx5SRQ) create(r *request, o *SRQOptions, table *cq.SharedRequests) er
 	if h.size, err = mlx5.SizeShared(p.ctx.Limits, uint32(o.Depth), uint32(o.SGE)); err != nil {
 		return fmt.Errorf("goverbs: %s: %s: %w: %w", p.dev.info.Name, op, ErrInvalid, err)
 	}
-	if h.memory, err = p.newMemory(h.size.Bytes); err != nil {
+	if h.memory, err = p.newMemory(h.size.Bytes, 0); err != nil {
 		return p.failed(op, err)
 	}
 	// It links its elements, before the kernel is told where they are.

@@ -79,7 +79,7 @@ func (d *Device) RecordsIdle() bool {
 }
 
 // RecordAt is where the doorbell record of a queue is.
-func (q *CQ) RecordAt() uintptr  { return uintptr(address(q.half.(*mlx5CQ).memory.record)) }
+func (q *CQ) RecordAt() uintptr  { return uintptr(address(q.half.(*mlx5CQ).mem.record)) }
 func (qp *QP) RecordAt() uintptr { return uintptr(address(qp.half.(*mlx5QP).memory.record)) }
 
 // Register names the register that a queue pair has alone, nil if it shares one. It does
@@ -202,7 +202,7 @@ func (d *Device) NextRegister(uar uint32) {
 // ResizeLost is ResizeOwned where the device does not say in the old ring that this is
 // its end.
 func (q *CQ) ResizeLost(depth int) error {
-	ring := q.half.(*mlx5CQ).memory.mapping
+	ring := q.half.(*mlx5CQ).mem.mapping
 	file := q.dev.file
 	q.dev.file = lostFile{file, ring.Bytes()}
 	defer func() { q.dev.file = file }()
@@ -234,3 +234,12 @@ func (d *Device) RegisterPages() (pages [][]byte) {
 	}
 	return pages
 }
+
+// Record is the doorbell record of a queue.
+func (q *CQ) Record() []byte { return q.half.(*mlx5CQ).mem.record }
+
+// Ring is the memory of a queue's ring.
+func (q *CQ) Ring() []byte { return q.half.memory().Bytes() }
+
+// Page is what the kernel says of the clock.
+func (c *Clock) Page() []byte { return c.page.Bytes() }

@@ -53,6 +53,19 @@ func (d *Device) located() (node NUMANode, dir string) {
 	return NUMANode{}, ""
 }
 
+// busNode is NUMANode of a device on a bus, in little code: its next.
+func (d *Device) busNode() int {
+	s, err := readSysfs(d.kernel.Sysfs(), "class/infiniband/"+d.info.Name+"/device/numa_node")
+	if err != nil {
+		return 0
+	}
+	n, err := parseDecimal(s, 10) // -1, for none, is not decimal
+	if err != nil {
+		return 0
+	}
+	return int(n) + 1
+}
+
 // maxNUMANodes is more than any kernel can be configured for.
 const maxNUMANodes = 1024
 

@@ -19,12 +19,13 @@ const (
 	kindAH
 	kindCQ
 	kindChannel
+	kindClock
 	kindMR
 	kindPD
 	numKinds
 )
 
-var kindNames = [numKinds]string{kindMW: "MW", kindQP: "QP", kindSRQ: "SRQ", kindAH: "AH", kindCQ: "CQ", kindChannel: "completion channel", kindMR: "MR", kindPD: "PD"}
+var kindNames = [numKinds]string{kindMW: "MW", kindQP: "QP", kindSRQ: "SRQ", kindAH: "AH", kindCQ: "CQ", kindChannel: "completion channel", kindClock: "clock", kindMR: "MR", kindPD: "PD"}
 
 // object is what every verbs object has: a kernel handle, the objects that it
 // stands on, and a count of those that stand on it. All fields are guarded by

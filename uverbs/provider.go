@@ -5,6 +5,7 @@ import (
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 // provider is what of a device depends on its driver: what the driver wants to be
@@ -36,8 +37,10 @@ type provider interface {
 // cqHalf is the driver's half of a CQ.
 type cqHalf interface {
 	// create adds the driver's part, and the number of entries for a depth, to
-	// the request that makes the queue.
-	create(r *request, depth int) error
+	// the request that makes the queue. What follows are options that few devices
+	// have, as their values and not as CQOptions, whose type would be part of every
+	// program then: cqFlags, CQOptions.EntrySize, and CQOptions.Node's next.
+	create(r *request, depth int, flags uint32, entry, node int) error
 	// made makes the ring, once the kernel has made the queue.
 	made(op string) (cq.CompletionRing, error)
 	// arm is CQ.Arm, and eventTaken says that an event of the queue was taken
@@ -51,6 +54,8 @@ type cqHalf interface {
 	// that the new one holds. With an error the old ring is what it was, or,
 	// if it is lost, none is.
 	resize(op string, depth int) (ring cq.CompletionRing, room int, lost bool, err error)
+	// memory is what the ring is in, or nil where it is the kernel's.
+	memory() *kernel.Mapping
 	// detach lets go of the memory. destroyed says that the kernel has.
 	detach(destroyed bool) error
 }

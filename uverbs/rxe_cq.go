@@ -17,7 +17,10 @@ type rxeCQ struct {
 
 func (*rxeProvider) newCQ(q *CQ) cqHalf { return &rxeCQ{q: q} }
 
-func (c *rxeCQ) create(r *request, depth int) error {
+func (c *rxeCQ) create(r *request, depth int, flags uint32, entry, node int) error {
+	if option := deviceOption(flags, entry, node); option != "" {
+		return c.q.dev.lacks(option, noneOfThat)
+	}
 	r.in32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(depth))
 	r.out(abi.UVERBS_ATTR_UHW_OUT, c.resp.Bytes())
 	return nil
@@ -83,6 +86,8 @@ func (c *rxeCQ) resize(op string, depth int) (cq.CompletionRing, int, bool, erro
 	old.Detach()
 	return ring, int(out.CQE), false, nil
 }
+
+func (*rxeCQ) memory() *kernel.Mapping { return nil }
 
 func (c *rxeCQ) detach(bool) error {
 	if c.mapping == nil {
