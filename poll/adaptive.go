@@ -16,7 +16,9 @@ import (
 // How near it is the waiter learns from the gaps between recent completions. It spins
 // where they are shorter than what a sleep costs, and no longer than that, nor than
 // Spin; else it sleeps at once. A waiter that idles costs nothing, and after a pause it
-// takes some ten completions that come fast to make it spin again.
+// takes some ten completions that come fast to make it spin again. Where it sleeps for
+// short times it tries a spin now and then, as a thread that wakes late cannot tell how
+// late it woke.
 //
 // At most GOMAXPROCS-1 waiters spin at a time, those with Busy included; more of them
 // sleep at once, as Event does. With GOMAXPROCS=1 none spins: each lets the other
@@ -50,7 +52,7 @@ func (s Adaptive) newWait(w *Waiter) (waiting, error) {
 		return nil, err
 	}
 	most := int64(s.Spin)
-	return &adaptive{event: v, forecast: forecast{most: most, price: most}}, nil
+	return &adaptive{event: v, forecast: newForecast(most)}, nil
 }
 
 type adaptive struct {

@@ -1,7 +1,6 @@
 package poll
 
 import (
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -11,88 +10,6 @@ import (
 
 	"github.com/goverbs/goverbs/cq"
 )
-
-// What a waiter makes of the gaps that it sees, without a clock.
-func TestForecast(t *testing.T) {
-	const most, sleep = 20_000, 9_000
-	f := forecast{most: most, price: most}
-	if b := f.budget(); b != most {
-		t.Errorf("knowing nothing it spins for %d, want %d", b, most)
-	}
-	// wait is one completion after a gap, with what spinning and waking make of it.
-	wait := func(gap int64) (spun int64) {
-		if spun = f.budget(); gap <= spun {
-			f.came(gap)
-			return gap
-		}
-		f.slept(spun, gap-spun+sleep)
-		return spun
-	}
-	for range 3 {
-		// Far apart: it spins no more than a few times, then never.
-		spun, before := int64(0), f.budget()
-		for range 1000 {
-			spun += wait(1_000_000)
-		}
-		if spun > 4*before || f.budget() != 0 {
-			t.Errorf("a thousand gaps of 1ms: spun for %d ns in all, next budget %d", spun, f.budget())
-		}
-		// Near again: after some ten it finds all by spinning.
-		waits := 1
-		for ; f.budget() == 0; waits++ {
-			wait(2_000)
-			if waits > 20 {
-				t.Fatalf("sleeps still after %d gaps of 2us", waits)
-			}
-		}
-		for range 1000 {
-			wait(2_000)
-			if f.budget() == 0 {
-				t.Fatal("sleeps between completions 2us apart")
-			}
-		}
-		// One pause among many short gaps does not stop it, many do.
-		if wait(1_000_000); f.budget() == 0 {
-			t.Error("one pause is the end of spinning")
-		}
-		for range 100 {
-			wait(2_000)
-		}
-	}
-	// It has learnt what a sleep costs, and does not spin for longer than that, for
-	// gaps beyond it neither.
-	for range 200 {
-		f.slept(0, sleep)
-	}
-	if f.price < sleep*9/10 || f.price > sleep*11/10 || f.budget() != f.price {
-		t.Errorf("sleeps of %d have the price %d, budget %d", sleep, f.price, f.budget())
-	}
-	for range 200 {
-		f.came(sleep * 3 / 2)
-	}
-	if b := f.budget(); b != 0 {
-		t.Errorf("spins for %d where gaps are longer than a sleep", b)
-	}
-}
-
-// Whatever it sees, the numbers stay in their bounds.
-func TestForecastBounds(t *testing.T) {
-	for _, most := range []int64{1, 3, 100, leastPrice, 20_000, int64(time.Second), int64(time.Hour)} {
-		rng := rand.New(rand.NewPCG(uint64(most), 1))
-		f := forecast{most: most, price: most}
-		for range 10_000 {
-			a, b := rng.Int64()>>rng.IntN(63), rng.Int64()>>rng.IntN(63)
-			if rng.IntN(2) == 0 {
-				f.came(a / 2)
-			} else {
-				f.slept(a/2, b/2)
-			}
-			if f.gap < 0 || f.gap > farGaps*most || f.price < min(most, leastPrice) || f.price > most || f.budget() > most {
-				t.Fatalf("most %d: after %d and %d: %+v, budget %d", most, a, b, f, f.budget())
-			}
-		}
-	}
-}
 
 // A waiter that sleeps does not poll, and after a pause it does not begin with a spin.
 func TestAdaptiveIdle(t *testing.T) {

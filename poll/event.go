@@ -116,7 +116,11 @@ func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		if err := v.w.ended(ctx); err != nil {
 			return 0, err
 		}
-		if err := v.doze(); err != nil {
+		bump(&v.w.count.parks, 1)
+		start := time.Now()
+		err = v.sleep.park()
+		bump(&v.w.count.slept, uint64(time.Since(start)))
+		if err != nil {
 			return 0, err
 		}
 		taken, terr := v.take()
@@ -138,15 +142,6 @@ func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		}
 		bump(&v.w.count.spurious, 1)
 	}
-}
-
-// doze parks and counts.
-func (v *event) doze() error {
-	bump(&v.w.count.parks, 1)
-	start := time.Now()
-	err := v.sleep.park()
-	bump(&v.w.count.slept, uint64(max(time.Since(start), 0)))
-	return err
 }
 
 // arm arms the queues that are not, and says whether there were any.

@@ -17,7 +17,7 @@ import (
 )
 
 // every is each strategy that there is, those that need descriptors included.
-var every = []Strategy{Busy{}, Event{}, Event{Solicited: true}, Event{Thread: true}, Adaptive{}, Adaptive{Spin: time.Microsecond, Thread: true}}
+var every = []Strategy{Busy{}, Event{}, Event{Solicited: true}, Event{Thread: true}, Adaptive{}, Adaptive{Spin: time.Hour}, Adaptive{Spin: time.Microsecond, Thread: true}}
 
 // leavesNothing checks that the waiters on the queues are gone.
 func leavesNothing(t *testing.T, queues ...*fakeQueue) {

@@ -79,9 +79,10 @@ func NewWaiter(s Strategy, queues ...cq.Queue) (*Waiter, error) {
 // ends the error wraps its cause, which is ctx.Err() unless ctx was cancelled
 // with another.
 //
-// Of several queues it looks at one after the other and goes on where the Wait before
-// ran out of places: however much comes to some of them, every queue is looked at
-// within as many Waits as there are queues that have more than a Wait takes, and one.
+// Of several queues it looks at one after the other, beginning where the Wait before ran
+// out of places. So however much comes to them, every queue is looked at within as many
+// Waits as there are queues, and one that is flooded keeps the next one waiting for one
+// Wait.
 func (w *Waiter) Wait(ctx context.Context, wcs []cq.WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, errors.New("poll: Wait with an empty slice has no place for a completion")
