@@ -31,7 +31,8 @@ type Group struct {
 
 	mu      sync.Mutex
 	members []*member
-	number  int // of the next queue
+	leaving []*member // removed, and not let go of yet
+	number  int       // of the next queue
 	state   groupState
 	end     context.CancelCauseFunc // ends Run, while it runs
 	allowed []int                   // the processors that the process may use, where it matters
@@ -164,11 +165,17 @@ func (g *Group) add(poller int, q cq.Queue) error {
 	if g.state >= groupEnds {
 		return fmt.Errorf("poll: add queue to group: %w", os.ErrClosed)
 	}
-	if g.find(q) != nil {
+	if find(g.members, q) != nil {
 		return errors.New("poll: add queue to group: it is in it")
 	}
 	p := g.pollers[max(poller, 0)]
-	if poller < 0 {
+	if old := find(g.leaving, q); old != nil {
+		// It may not have two pollers at a time.
+		if poller >= 0 && old.p != p {
+			return fmt.Errorf("poll: add queue to poller %d: poller %d has not let go of it yet: Remove waits for that", poller, old.p.index)
+		}
+		p = old.p
+	} else if poller < 0 {
 		for _, o := range g.pollers {
 			if len(o.wanted) < len(p.wanted) {
 				p = o
@@ -183,9 +190,9 @@ func (g *Group) add(poller int, q cq.Queue) error {
 	return nil
 }
 
-// find returns the queue's member, or nil. g.mu is held.
-func (g *Group) find(q cq.Queue) *member {
-	for _, m := range g.members {
+// find returns the queue's member, or nil.
+func find(members []*member, q cq.Queue) *member {
+	for _, m := range members {
 		if m.q == q {
 			return m
 		}
@@ -212,7 +219,8 @@ func (g *Group) Remove(ctx context.Context, q cq.Queue) error {
 }
 
 // RemoveOwned is Remove for a handler that is called by the queue's own poller, as it is
-// with completions of that queue. The queue is not polled any more.
+// with completions of that queue. The queue is not polled any more; until the handler has
+// returned no other Waiter can have it.
 func (g *Group) RemoveOwned(q cq.Queue) error {
 	_, err := g.remove(q)
 	return err
@@ -222,7 +230,7 @@ func (g *Group) RemoveOwned(q cq.Queue) error {
 func (g *Group) remove(q cq.Queue) (*member, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	m := g.find(q)
+	m := find(g.members, q)
 	if m == nil {
 		return nil, errors.New("poll: remove queue from group: it is not in it")
 	}
@@ -231,6 +239,7 @@ func (g *Group) remove(q cq.Queue) (*member, error) {
 		m.letGo()
 		return nil, nil
 	}
+	g.leaving = append(g.leaving, m)
 	m.out.Store(true)
 	m.p.interrupt()
 	return m, nil

@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -185,5 +186,7 @@ func (m *member) letGo() {
 	if !m.freed {
 		m.freed = true
 		close(m.gone)
+		g := m.p.g
+		g.leaving = slices.DeleteFunc(g.leaving, func(o *member) bool { return o == m })
 	}
 }

@@ -287,3 +287,53 @@ func TestGroupSurvivesItsDevice(t *testing.T) {
 		})
 	}
 }
+
+// Queues are closed under a group, with traffic on them and without: each fails with
+// os.ErrClosed, and the group goes on with the others.
+func TestGroupQueuesClose(t *testing.T) {
+	_, l := newLines(t, 6)
+	var handled atomic.Int64
+	failed := make(chan cq.Queue, 6)
+	g := l.group(t, func(_ cq.Queue, wcs []cq.WC) { handled.Add(int64(len(wcs))) }, &poll.GroupOptions{
+		Pollers: 2, Failed: func(q cq.Queue, err error) {
+			if !errors.Is(err, os.ErrClosed) {
+				t.Errorf("failed with %v", err)
+			}
+			failed <- q
+		},
+	})
+	end := background(t, g)
+	for i := range 5 {
+		for k := range l.qps {
+			if k > i {
+				if err := l.write(k, 10); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := errors.Join(l.qps[i].Close(), l.queues[i].Close()); err != nil {
+			t.Fatal(err)
+		}
+		if q := <-failed; q != cq.Queue(l.queues[i]) {
+			t.Errorf("queue %d failed, want %d", l.number[q], i)
+		}
+	}
+	last := l.queues[5]
+	if err := g.Remove(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	// It is ours now, and so is a waiter's place.
+	if err := l.write(5, 1); err != nil {
+		t.Fatal(err)
+	}
+	w, err := poll.NewWaiter(poll.Event{}, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var wcs [64]cq.WC
+	if n, err := w.Wait(t.Context(), wcs[:]); n < 1 || err != nil {
+		t.Errorf("Wait: %d, %v", n, err)
+	}
+	end()
+}

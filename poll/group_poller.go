@@ -129,6 +129,9 @@ func (p *groupPoller) serveUntil(ctx context.Context) error {
 			<-turn.Done()
 		default:
 			err = p.serve(turn)
+			if p.failing {
+				err = p.settle()
+			}
 		}
 		cancel()
 		if err != nil || ctx.Err() != nil {
@@ -177,14 +180,14 @@ func (p *groupPoller) leave() {
 	p.serving = nil
 }
 
-// serve polls until ctx ends, which is when somebody else is wanted, or until a queue
-// has left.
+// serve polls until ctx ends, which is when somebody else is wanted, or until a queue has
+// failed.
 func (p *groupPoller) serve(ctx context.Context) error {
 	w := p.spinning
 	if w == nil {
 		var err error
 		if w, err = p.waiter(); err != nil {
-			return p.settle(err)
+			return err
 		}
 		defer w.Close()
 	}
@@ -192,13 +195,10 @@ func (p *groupPoller) serve(ctx context.Context) error {
 	defer p.waitBy(nil)
 	for {
 		_, err := w.Wait(ctx, p.found)
-		if p.failing {
-			return p.settle(nil)
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		switch {
+		case p.failing, ctx.Err() != nil:
+			return nil
+		case err != nil:
 			return err
 		}
 	}
@@ -234,12 +234,9 @@ func (a Adaptive) onThread() Strategy {
 	return a
 }
 
-// settle sees the queues off that have failed. It returns an error when the group is to
-// end: other is one that is no queue's.
-func (p *groupPoller) settle(other error) error {
-	if !p.failing {
-		return other
-	}
+// settle sees the queues off that have failed, which nobody waits for by now. It returns
+// an error when the group is to end.
+func (p *groupPoller) settle() error {
 	defer func() { p.failing = false }()
 	for _, m := range p.serving {
 		err := m.verdict()

@@ -476,6 +476,76 @@ func TestGroupHandlerOwns(t *testing.T) {
 	}
 }
 
+// A queue that leaves and comes back has one poller at a time, whoever brings it back.
+func TestGroupTakesBack(t *testing.T) {
+	for name, s := range groupStrategies {
+		t.Run(name, func(t *testing.T) {
+			roomFor(t, 2)
+			broken := errors.New("broken")
+			var g *Group
+			q := &onlyOnce{}
+			n := 0
+			done := make(chan bool)
+			g, err := NewGroup(func(_ cq.Queue, wcs []cq.WC) {
+				switch n++; {
+				case n == 100:
+					q.fail(broken)
+				case n == 200:
+					close(done)
+				case n < 200:
+					if err := g.RemoveOwned(q); err != nil {
+						t.Error(err)
+					}
+					if g.AddTo(1, q) == nil {
+						t.Error("a queue has two pollers")
+					}
+					if err := g.Add(q); err != nil {
+						t.Error(err)
+					}
+					q.add(1)
+				}
+			}, &GroupOptions{Pollers: 2, Strategy: s, Failed: func(_ cq.Queue, err error) {
+				if err != broken {
+					t.Errorf("failed with %v", err)
+				}
+				q.fail(nil)
+				q.add(1)
+				if err := g.AddTo(0, q); err != nil {
+					t.Error(err)
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.add(1)
+			if err := g.AddTo(0, q); err != nil {
+				t.Fatal(err)
+			}
+			wait := running(t, g, t.Context())
+			<-done
+			if err := errors.Join(g.Close(), wait()); err != nil {
+				t.Error(err)
+			}
+			if q.attached != 0 {
+				t.Error("the queue still has a waiter")
+			}
+		})
+	}
+}
+
+// onlyOnce is a queue that has one waiter at a time.
+type onlyOnce struct{ fakeQueue }
+
+func (q *onlyOnce) Attach(wake func()) (int, func(), error) {
+	q.mu.Lock()
+	busy := q.attached > 0
+	q.mu.Unlock()
+	if busy {
+		return -1, nil, errors.New("another waiter has it")
+	}
+	return q.fakeQueue.Attach(wake)
+}
+
 // A handler that ends its goroutine does not leave Run waiting for ever.
 func TestGroupGoexit(t *testing.T) {
 	for _, locked := range []bool{false, true} {
