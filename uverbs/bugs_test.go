@@ -4,7 +4,7 @@ package uverbs
 // for each kind that can occur here. The numbers are those of a collection of such
 // reports; the addresses are where they are public. This file has events and
 // waiting; bugs_ends_test.go has what becomes of requests, bugs_life_test.go how
-// objects end.
+// objects end, bugs_connectx_test.go what only a ConnectX has.
 
 import (
 	"context"

@@ -33,8 +33,7 @@ type CQOptions struct {
 	// where the device can stamp in another way only, NewQP returns ErrNotSupported.
 	Timestamps bool
 	// EntrySize is the size of the ring's entries in bytes: 64, which 0 is too, or
-	// 128, of which a device writes no more than 64 here, in a cache line of their
-	// own pair.
+	// 128, for hosts whose cache lines are as long: the device writes 64 of them.
 	EntrySize int
 	// IgnoreOverrun has the device not look at how far the queue was polled: it
 	// reads nothing of the host's before it writes. Then a ring that is full is no

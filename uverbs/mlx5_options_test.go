@@ -2,9 +2,7 @@ package uverbs_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -182,87 +180,6 @@ func TestModelCQOptionsRefused(t *testing.T) {
 	}
 }
 
-// A device whose completions can be stamped in another way only takes no queue pair on a
-// queue that was promised ticks: bugs 52.
-func TestModelStampsMustMatch(t *testing.T) {
-	_, d := wired(t, model.DeviceConfig{Timestamps: model.RealTimeOnly})
-	pd, err := d.NewPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stamped, err := d.NewCQ(64, &uverbs.CQOptions{Timestamps: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := d.NewCQ(64, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, o := range map[string]*uverbs.QPOptions{"both": {CQ: stamped}, "sends": {SendCQ: stamped, RecvCQ: plain}, "receives": {SendCQ: plain, RecvCQ: stamped}} {
-		o.SendDepth, o.RecvDepth = 4, 4
-		if _, err := pd.NewQP(uverbs.RC, o); !errors.Is(err, uverbs.ErrNotSupported) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if _, err := pd.NewQP(uverbs.RC, &uverbs.QPOptions{CQ: plain, SendDepth: 4, RecvDepth: 4}); err != nil {
-		t.Error(err)
-	}
-}
-
-// Without a look at the consumer index, of which none is stored then, a ring that is full
-// is no error: bugs 32. What the device overwrites is lost, and no harm beyond.
-func TestModelIgnoreOverrun(t *testing.T) {
-	for _, ignore := range []bool{false, true} {
-		t.Run(fmt.Sprint(ignore), func(t *testing.T) {
-			_, d := wired(t, model.DeviceConfig{})
-			opts := &uverbs.CQOptions{IgnoreOverrun: ignore}
-			p := pairOn(t, d, 64, opts)
-			p.send(t, 0, 3)
-			p.take(t, 6)
-			if ci := binary.BigEndian.Uint32(p.q.Record()); (ci == 0) != ignore {
-				t.Errorf("after 6 completions the consumer index in the record is %d", ci)
-			}
-			// The claims are what they are without: only who says so makes more.
-			small, err := d.NewCQ(15, opts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			o := &uverbs.QPOptions{CQ: small, SendDepth: 16, RecvDepth: 16}
-			if _, err := p.pd.NewQP(uverbs.RC, o); !errors.Is(err, uverbs.ErrCQFull) {
-				t.Errorf("too many completions for the queue: %v", err)
-			}
-			p.q = small
-			p.queuePairs(t, true)
-			p.send(t, 0, 16) // 32 completions for 16 entries
-			var wcs [64]uverbs.WC
-			n, err := small.Poll(wcs[:])
-			if !ignore {
-				for err == nil {
-					n, err = small.Poll(wcs[:])
-				}
-				if !errors.Is(err, uverbs.ErrOverrun) {
-					t.Errorf("an overrun: %v", err)
-				}
-				return
-			}
-			for i := range 8 {
-				if err != nil {
-					t.Errorf("poll %d: %v", i, err)
-				}
-				for _, w := range wcs[:n] {
-					if w.ID > 15 {
-						t.Errorf("a completion of nothing: %+v", w)
-					}
-				}
-				n, err = small.Poll(wcs[:])
-			}
-			if err := errors.Join(p.a.Close(), p.b.Close(), small.Close()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // A queue without overruns is resized under traffic as any.
 func TestModelIgnoreOverrunResize(t *testing.T) {
 	_, d := wired(t, model.DeviceConfig{})
@@ -299,68 +216,6 @@ func TestModelCompressedResize(t *testing.T) {
 	p.take(t, 16)
 	if p.q.Depth() != 127 {
 		t.Errorf("depth %d", p.q.Depth())
-	}
-}
-
-// A failure right after a block of compressed completions comes after it, and the flushes
-// that it causes after that; queue pairs that are closed in the middle of one leave nothing:
-// bugs 39.
-func TestModelCompressedFailure(t *testing.T) {
-	for polled := range 12 {
-		f, d := wired(t, model.DeviceConfig{})
-		p := pairOn(t, d, 64, &uverbs.CQOptions{Compression: uverbs.Compress()})
-		for i := range uint64(12) {
-			p.b.RecvQueue().Recv(i, p.mr.Span(4096, 64)) // the last ones are too long for that
-		}
-		if err := p.b.RecvQueue().Flush(); err != nil {
-			t.Fatal(err)
-		}
-		for i := range uint64(10) {
-			p.a.SendQueue().Send(i, p.mr.Span(0, 32+int(i/8)*64), uverbs.Unsignaled)
-		}
-		if err := p.a.SendQueue().Flush(); err != nil {
-			t.Fatal(err)
-		}
-		if !compressed(p.q.Ring()) {
-			t.Fatal("the device compressed nothing")
-		}
-		got := p.take(t, polled)
-		if polled == 5 {
-			if err := errors.Join(p.b.Close(), p.a.Close()); err != nil {
-				t.Fatal(err)
-			}
-			var wcs [8]uverbs.WC
-			for range 20 {
-				if n, err := p.q.Poll(wcs[:]); n > 0 || err != nil {
-					t.Fatalf("%+v, %v of closed queue pairs", wcs[:n], err)
-				}
-			}
-			if err := p.q.Close(); err != nil {
-				t.Error(err)
-			}
-			if n := f.Model().Device("sim0").Objects()["CQ"]; n != 0 {
-				t.Errorf("%d queues are left", n)
-			}
-			continue
-		}
-		var received []uverbs.WC
-		for _, w := range append(got, p.take(t, 12+2-polled)...) {
-			if w.Side == uverbs.RecvSide {
-				received = append(received, w)
-			}
-		}
-		if len(received) != 12 {
-			t.Fatalf("%d polled first: %+v", polled, received)
-		}
-		for i, w := range received {
-			want := uverbs.StatusSuccess
-			if i > 8 {
-				want = uverbs.StatusFlushed
-			}
-			if w.ID != uint64(i) || i != 8 && w.Status != want || i == 8 && (w.Status == uverbs.StatusSuccess || w.Status == uverbs.StatusFlushed) {
-				t.Errorf("%d polled first: receive %d is %+v", polled, i, w)
-			}
-		}
 	}
 }
 
@@ -444,50 +299,5 @@ func TestModelClockMissing(t *testing.T) {
 		if w.Timestamp == 0 {
 			t.Errorf("%+v has no stamp, although the device has a clock", w)
 		}
-	}
-}
-
-// A page that is being written for ever, or is nonsense, keeps nobody: the queue is
-// polled, its queue pairs come and go, and who asks for the time is told. Nothing is lost
-// by it: bugs 23.
-func TestModelClockBusy(t *testing.T) {
-	_, d := wired(t, model.DeviceConfig{})
-	c, err := d.Clock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := pairOn(t, d, 256, &uverbs.CQOptions{Timestamps: true})
-	page := c.Page()
-	sign := binary.NativeEndian.Uint32(page)
-	for _, s := range []uint32{sign | 1, 1<<32 - 1} {
-		binary.NativeEndian.PutUint32(page, s)
-		p.send(t, 0, 4)
-		got := p.take(t, 3)
-		for _, w := range got {
-			if _, err := c.Time(w.Timestamp); !errors.Is(err, uverbs.ErrBusy) {
-				t.Errorf("the page is being written: %v", err)
-			}
-		}
-		if _, err := c.Ticks(); err != nil {
-			t.Errorf("the counter: %v", err)
-		}
-		if err := errors.Join(p.a.Close(), p.b.Close()); err != nil {
-			t.Fatal(err)
-		}
-		p.queuePairs(t, false)
-		p.send(t, 0, 4)
-		got = append(got, p.take(t, 8)...)
-		binary.NativeEndian.PutUint32(page, sign)
-		for _, w := range got {
-			if at, err := c.Time(w.Timestamp); err != nil || time.Since(at).Abs() > time.Hour {
-				t.Errorf("%#x: %v, %v", w.Timestamp, at, err)
-			}
-		}
-	}
-	for i := range page[:56] { // what is there is used, whatever it is
-		page[i] = 0xfe
-	}
-	if _, err := c.Time(1); err != nil {
-		t.Error(err)
 	}
 }

@@ -248,6 +248,9 @@ func TestFileRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, errIoctl := send(t, file, abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC, attr{id: abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE})
+	if _, err := file.MapRead(7<<8*4096, 4096); err != os.ErrClosed {
+		t.Errorf("the clock of a closed file: %v", err)
+	}
 	_, errMap := file.Map(0, 4096)
 	for what, err := range map[string]error{"Ioctl": errIoctl, "Map": errMap, "Close": file.Close()} {
 		if err != os.ErrClosed {

@@ -204,6 +204,10 @@ func TestDatagrams(t *testing.T) {
 			if w.ID != 1 || w.Bytes != uverbs.GRHLen+200 || w.SrcQPN != a.qp.QPN() || !bytes.Equal(b.mem.Bytes()[uverbs.GRHLen:][:200], a.mem.Bytes()[:200]) {
 				t.Errorf("%+v", w)
 			}
+			// RoCE has no LIDs, whatever the device writes in their place.
+			if from, _ := f.Model().Device("sim0").Port(c.port); w.SLID != from.LID {
+				t.Errorf("from LID %#x, it is %#x", w.SLID, from.LID)
+			}
 			back, err := b.pd.NewAHFor(w, b.mem.Bytes())
 			if err != nil {
 				t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
@@ -175,6 +176,44 @@ func TestDetachAfterUnmapTouchesNothing(t *testing.T) {
 	other.Bytes()[0] = 7
 	if err := m.Detach(); err != nil || other.Bytes()[0] != 7 {
 		t.Errorf("Detach of an unmapped Mapping: %v, and it cleared another mapping", err)
+	}
+}
+
+// Memory to read cannot be written to, until it is nobody's but ours.
+func TestMapRead(t *testing.T) {
+	f := openZero(t)
+	m, err := f.MapRead(0, os.Getpagesize())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func() (fault any) {
+		defer func() { fault = recover() }()
+		m.Bytes()[0] = 1
+		return nil
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if m.Bytes()[0] != 0 || write() == nil {
+		t.Error("memory to read was written to")
+	}
+	if err := m.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	if fault := write(); fault != nil || m.Bytes()[0] != 1 {
+		t.Errorf("detached memory: %v", fault)
+	}
+	m.Unmap()
+	for _, c := range []struct {
+		offset int64
+		n      int
+	}{{0, 0}, {1, 4096}} {
+		if m, err := f.MapRead(c.offset, c.n); err == nil {
+			m.Unmap()
+			t.Errorf("MapRead(%d, %d) succeeded", c.offset, c.n)
+		}
+	}
+	f.Close()
+	if _, err := f.MapRead(0, os.Getpagesize()); err != os.ErrClosed {
+		t.Errorf("of a closed file: %v", err)
 	}
 }
 
