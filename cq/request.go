@@ -113,4 +113,9 @@ type CompletionRing interface {
 	// Empty says whether all that the device has written was read and given
 	// back. Any goroutine may call it.
 	Empty() bool
+	// Holds says whether the device has written at least n entries that Poll has
+	// not given back, without looking at them all where it can. Any goroutine may
+	// call it; for one that is not the poller it is a gauge, which may be wrong
+	// while the poller moves.
+	Holds(n uint32) bool
 }

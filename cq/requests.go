@@ -117,6 +117,13 @@ func (r *Requests) StageSilent() (seq uint32) {
 	return seq
 }
 
+// Shows says whether the program hears of the end of request seq, however it ends. It is
+// not known of requests that the device may have ended. Poster's side.
+func (r *Requests) Shows(seq uint32) bool { return r.slot(seq).state() == slotVisible }
+
+// Passed says whether request seq and all before it have ended. Poller's side.
+func (r *Requests) Passed(seq uint32) bool { return int32(r.head-seq) > 0 }
+
 // Quiet says whether the last request that was committed is one whose end the device
 // does not report. Nothing is staged. Poster's side.
 func (r *Requests) Quiet() bool {

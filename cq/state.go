@@ -23,6 +23,10 @@ const (
 	Dead
 	// Shared: several goroutines poll, so each poll takes a lock.
 	Shared
+	// Metered: somebody counts what each poll finds.
+	Metered
+	// Due: who counts has something to do before the next poll.
+	Due
 )
 
 // Load returns the word. It is one plain load on every architecture's fast

@@ -240,6 +240,10 @@ func (q *CompressedCQ) Empty() bool {
 	return q.next == q.loadGiven() && !q.pending(q.next)
 }
 
+// Holds is as that of a CQ, but looks at all that is there: an entry may stand for
+// many completions.
+func (q *CompressedCQ) Holds(n uint32) bool { return q.Produced()-q.loadGiven() >= n }
+
 // ReturnShared is as that of a CQ.
 func (q *CompressedCQ) ReturnShared() {
 	q.mu.Lock()

@@ -113,6 +113,13 @@ func (c *consumer) Empty() bool {
 	return !c.owned(given) && c.loadGiven() == given
 }
 
+// Holds says whether the device has written at least n entries that Poll has not given
+// back. It looks at one: the device writes them one after another. Any goroutine may
+// call it; see [cq.CompletionRing].
+func (c *consumer) Holds(n uint32) bool {
+	return n == 0 || n <= c.Capacity() && c.owned(c.loadGiven()+n-1)
+}
+
 // Produced is the number of entries that the device has written so far, counted
 // as Consumed is. It looks at all those not yet read. Any goroutine may call it.
 func (c *consumer) Produced() uint32 {

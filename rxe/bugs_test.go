@@ -45,9 +45,12 @@ func TestBug09SharedWordsAreNarrow(t *testing.T) {
 				continue
 			}
 			files++
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if len(file.Comments) > 0 && strings.HasPrefix(file.Comments[0].List[0].Text, "//go:build amd64 &&") {
+				continue // no machine of 32 bits
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
 				s, ok := n.(*ast.SelectorExpr)

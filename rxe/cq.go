@@ -214,6 +214,13 @@ func (q *CQ) Continue(consumed uint32) { q.start = q.next - consumed }
 // since a full ring must differ from an empty one.
 func (q *CQ) Capacity() uint32 { return q.ring.mask }
 
+// Holds says whether the driver has written at least n completions that Poll has not
+// given back. Any goroutine may call it; see [cq.CompletionRing].
+func (q *CQ) Holds(n uint32) bool {
+	given := atomic.LoadUint32(&q.given)
+	return (q.ring.loadProducer()-given)&q.ring.mask >= n
+}
+
 // Empty says whether all that the driver has written was read and given back at
 // one moment during the call. Any goroutine may call it.
 func (q *CQ) Empty() bool {

@@ -35,6 +35,8 @@ type CQ struct {
 	polling sync.Mutex // held by Poll of a shared queue
 
 	committed int // completions that QPs may have outstanding; guarded by dev.mu
+
+	meter meter // what counts, or nil: then no bit of state asks for it
 }
 
 // NewCQ makes a completion queue that holds at least depth completions.
@@ -71,6 +73,15 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 		return nil, err
 	}
 	defer done()
+	if opts.Stats != nil {
+		err = opts.Stats.count(q, op)
+	}
+	if opts.Grow != nil && err == nil {
+		err = opts.Grow.grow(q, op)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if opts.Events && q.channel == nil {
 		if q.channel, err = d.newChannel(); err != nil {
 			return nil, err
@@ -80,6 +91,9 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 	if err := q.create(op, depth, opts); err != nil {
 		q.leaveChannel()
 		return nil, err
+	}
+	if q.meter != nil {
+		q.meter.resized()
 	}
 	if q.channel != nil {
 		q.channel.join(q)
@@ -193,26 +207,54 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 	return n, nil
 }
 
-// pollSlow is Poll while somebody has something to tell the poller.
+// pollSlow is Poll while somebody has something to tell the poller, or counts what it
+// finds.
 func (q *CQ) pollSlow(wcs []WC) (int, error) {
-	if q.state.Load()&cq.Shared != 0 {
-		q.polling.Lock()
-		defer q.polling.Unlock()
+	if q.state.Load() != cq.Metered {
+		return q.pollAll(wcs)
 	}
+	n, drained := q.ring.Poll(wcs)
 	if q.state.Load()&cq.Closed != 0 {
 		return 0, q.closedError()
 	}
-	n, _ := q.ring.Poll(wcs)
-	m, err := q.mailbox.read(q, wcs[n:])
-	n += m
+	q.meter.polled(wcs[:n], n, drained)
+	runtime.KeepAlive(q)
+	return n, nil
+}
+
+// pollAll is Poll whatever there is to do.
+func (q *CQ) pollAll(wcs []WC) (n int, err error) {
+	if q.state.Load()&cq.Due != 0 {
+		q.meter.due() // which may do anything, Close included
+	}
+	s := q.state.Load()
+	if s&cq.Shared != 0 {
+		q.polling.Lock()
+		s = q.state.Load()
+	}
+	if s&cq.Closed == 0 {
+		var drained bool
+		n, drained = q.ring.Poll(wcs)
+		ends := 0
+		if s&(cq.Mail|cq.Dead) != 0 {
+			ends, err = q.mailbox.read(q, wcs[n:])
+		}
+		if s&cq.Metered != 0 {
+			q.meter.polled(wcs[:n+ends], n, drained)
+		}
+		n += ends
+	}
+	if s&cq.Shared != 0 {
+		q.polling.Unlock()
+	}
 	if q.state.Load()&cq.Closed != 0 {
 		return 0, q.closedError()
 	}
 	runtime.KeepAlive(q)
 	if n > 0 {
-		return n, nil
+		err = nil
 	}
-	return 0, err
+	return n, err
 }
 
 func (q *CQ) closedError() error {
@@ -235,6 +277,9 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	if q.state.Load()&cq.Closed != 0 {
 		return q.closedError()
 	}
+	if q.meter != nil {
+		q.meter.armed()
+	}
 	return q.half.arm(solicitedOnly)
 }
 
@@ -243,7 +288,11 @@ func (q *CQ) TakeEvent() (bool, error) {
 	if q.channel == nil {
 		return false, fmt.Errorf("goverbs: %s: take CQ event: %w: make it with CQOptions.Events", q.dev.info.Name, ErrNoEvents)
 	}
-	return q.channel.take(q)
+	ok, err := q.channel.take(q)
+	if ok && q.meter != nil {
+		q.meter.event()
+	}
+	return ok, err
 }
 
 // Attach is for waiters, see cq.Queue. It fails with ErrBusy when the queue has
@@ -285,21 +334,6 @@ func (q *CQ) wakeWaiter() {
 	if q.wake != nil {
 		q.wake()
 	}
-}
-
-// CQStats counts what Poll dropped.
-type CQStats struct {
-	// Late completions belonged to queue pairs that were closed before they
-	// were polled.
-	Late uint64
-	// Stray completions belonged to no outstanding request. On a sound
-	// device there are none.
-	Stray uint64
-}
-
-// Stats returns the counts so far. Any goroutine may call it.
-func (q *CQ) Stats() CQStats {
-	return CQStats{Late: q.state.Late.Load(), Stray: q.state.Stray.Load()}
 }
 
 // Close destroys the queue. It returns ErrInUse while queue pairs complete on

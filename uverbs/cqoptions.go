@@ -23,6 +23,12 @@ type CQOptions struct {
 	// Vector is the completion vector that serves the queue's events, less
 	// than Device.CompletionVectors.
 	Vector int
+	// Stats makes the queue count what its poller finds: a *StatsOptions. Nil
+	// counts nothing, and costs nothing.
+	Stats Metering
+	// Grow makes the queue deeper when it fills up: GrowTo(n). Nil leaves it as
+	// it is.
+	Grow GrowthPolicy
 
 	// What follows only some devices have: ConnectX, as far as each says, and
 	// soft-RoCE none. NewCQ returns ErrNotSupported for what is not there; nothing

@@ -271,6 +271,9 @@ func (qp *QP) claim(op string, overrun bool) error {
 		all = append(all, claim{qp.recvCQ, qp.srq.claimed, "SRQ"})
 	}
 	for i, c := range all {
+		if m := c.cq.meter; m != nil {
+			m.crowded(c.cq.committed + c.n)
+		}
 		if c.cq.claimCredits(c.n) {
 			continue
 		}
@@ -384,6 +387,9 @@ func (qp *QP) start(op string, granted *abi.UverbsQPCap) error {
 		return err
 	}
 	qp.sq.init(qp, sends, send)
+	if m := qp.sendCQ.meter; m != nil {
+		m.sample(&qp.sq)
+	}
 	qp.rq.init(qp, receives, recv)
 	byQP := d.provider.receivesNameQP()
 	ep := &cq.Endpoint{QPN: qp.qpn, Send: send, Recv: recv, Datagram: byQP && qp.typ == UD, Invalidated: qp.invalidated, Failures: &qp.failures}

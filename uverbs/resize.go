@@ -102,7 +102,7 @@ func (q *CQ) claimDepth(depth int) (done func(), err error) {
 	if q.closed {
 		return nil, fmt.Errorf("goverbs: %s: resize CQ: %w", d.info.Name, os.ErrClosed)
 	}
-	if depth < q.committed {
+	if depth < q.committed && depth < q.room { // more than before is welcome, if it is not enough
 		return nil, fmt.Errorf("goverbs: %s: resize CQ to %d: %w: its queue pairs may have %d completions outstanding", d.info.Name, depth, ErrCQFull, q.committed)
 	}
 	if err := d.exchangesRings("resize CQ"); err != nil {
@@ -150,6 +150,9 @@ func (q *CQ) resize(depth int) error {
 	d.mu.Lock()
 	q.room = room
 	d.mu.Unlock()
+	if q.meter != nil {
+		q.meter.resized()
+	}
 	return nil
 }
 
