@@ -77,7 +77,7 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 		err = opts.Stats.count(q, op)
 	}
 	if opts.Grow != nil && err == nil {
-		err = opts.Grow.grow(q, op)
+		err = opts.Grow.grow(q, op, opts.Compression != nil)
 	}
 	if err != nil {
 		return nil, err

@@ -1,10 +1,14 @@
 package uverbs
 
-import "github.com/goverbs/goverbs/cq"
+import (
+	"fmt"
+
+	"github.com/goverbs/goverbs/cq"
+)
 
 // GrowthPolicy is what CQOptions.Grow can be: a *Growth, such as GrowTo makes.
 type GrowthPolicy interface {
-	grow(q *CQ, op string) error
+	grow(q *CQ, op string, compressed bool) error
 }
 
 // Growth makes a completion queue twice as deep, or more where that is not enough, when
@@ -15,7 +19,7 @@ type GrowthPolicy interface {
 // The goroutine that polls exchanges the ring, at the beginning of its next Poll, as
 // ResizeOwned does: completions in it stay, none is lost. That takes it a system call
 // and memory; a poll that has nothing to grow allocates nothing. NewCQ refuses the
-// policy where rings cannot be exchanged: see Resize.
+// policy where rings cannot be exchanged: see Resize and Compress.
 type Growth struct {
 	// To is the greatest depth. The device's limit, DeviceAttr.MaxCQE, holds too.
 	To int
@@ -33,7 +37,7 @@ type Growth struct {
 // GrowTo makes a completion queue grow up to a depth.
 func GrowTo(depth int) *Growth { return &Growth{To: depth} }
 
-func (g *Growth) grow(q *CQ, op string) error {
+func (g *Growth) grow(q *CQ, op string, compressed bool) error {
 	if g == nil {
 		return nil
 	}
@@ -42,6 +46,9 @@ func (g *Growth) grow(q *CQ, op string) error {
 	}
 	if err := validShare(op, "Growth.At", g.At); err != nil {
 		return err
+	}
+	if compressed {
+		return fmt.Errorf("goverbs: %s: %s that grows: %w: its completions may be compressed, and such a ring cannot be exchanged", q.dev.info.Name, op, ErrNotSupported)
 	}
 	if err := q.dev.exchangesRings(op + " that grows"); err != nil {
 		return err

@@ -187,6 +187,9 @@ func TestGrowRefused(t *testing.T) {
 	if _, err := r.dev.NewCQ(15, &CQOptions{}); err != nil {
 		t.Error(err)
 	}
+	r.k.SetRelease("6.1.192")
+	_, err = r.dev.NewCQ(15, &CQOptions{Grow: GrowTo(100), Compression: Compress()})
+	says(t, "a ring of compressed completions", err, ErrNotSupported, "cannot be exchanged")
 }
 
 // Up and down, by the policy and by Resize, while requests complete: every one comes to
