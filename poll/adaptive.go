@@ -26,9 +26,9 @@ import (
 // number of adaptive waiters. Which of them spin is left to chance: who began to may
 // until it sleeps.
 type Adaptive struct {
-	// Spin is the longest that a Wait spins before it sleeps. The zero value
-	// means 20 microseconds, which is about the dearest that waking a thread gets
-	// on an idle machine without virtualization.
+	// Spin is the longest that a Wait spins before it sleeps. The zero value means
+	// 20 microseconds. Where it takes longer to wake a sleeper, as in virtual
+	// machines, and latency is worth the processor's time, more may pay.
 	Spin time.Duration
 	// Solicited sleeps through completions that are not solicited; one that comes
 	// while the waiter spins is returned all the same. It is for receive queues.
@@ -67,7 +67,7 @@ const (
 	// its completions so soon reads no clock at all; whether they took half a
 	// microsecond or a whole one changes nothing.
 	stride = 64
-	// step is how many do between any two readings after that, with pauses
+	// step is how many do between any two readings after that, about, with pauses
 	// between the looks.
 	step = 16
 	// mostPauses is how many there are between two looks at most: enough to leave
@@ -127,7 +127,7 @@ func (a *adaptive) spin(ctx context.Context, wcs []cq.WC, budget int64) (n int, 
 		if spun = max(int64(time.Since(start)), 0); spun >= budget {
 			break
 		}
-		for range step {
+		for range step/len(a.w.queues) + 1 {
 			pause(pauses)
 			if n, err = a.w.look(wcs); n > 0 || err != nil {
 				return n, spun, err

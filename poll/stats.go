@@ -16,7 +16,8 @@ type Stats struct {
 	Looks, EmptyLooks uint64
 	// Parks counts how often the waiter slept, Events the parks that a device
 	// ended by reporting a completion, and Spurious those that ended with
-	// neither a completion nor a reason to return from Wait.
+	// neither a completion nor a reason to return from Wait; a switch of strategy
+	// may be one of these.
 	Parks, Events, Spurious uint64
 	// Spun is the time that went into looking again and again, Slept that of the
 	// parks, waking included. Spinning for less than some microseconds is reckoned
