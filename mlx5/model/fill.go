@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // Completing on request is for who measures how a program posts and polls: the device does
@@ -105,7 +106,11 @@ func (f *filling) begin(q *qp) (*filled, error) {
 	if !q.loadSends() || q.blocks == 0 {
 		return e, nil
 	}
-	e.wqes = make([]byte, uint32(q.sendPI-q.sendCI)*blockBytes)
+	// The memory is kept, so that a program whose collector is measured meanwhile meets no
+	// allocation here.
+	n := int(q.sendPI-q.sendCI) * blockBytes
+	q.filled = slices.Grow(q.filled[:0], n)[:n]
+	e.wqes = q.filled
 	at := uint32(q.sendCI) & (q.blocks - 1) * blockBytes
 	first := min(uint32(len(e.wqes)), q.blocks*blockBytes-at)
 	if q.f.mem.Read(q.sendBuf+uint64(at), e.wqes[:first]) != nil || q.f.mem.Read(q.sendBuf, e.wqes[first:]) != nil {

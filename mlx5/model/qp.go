@@ -74,6 +74,7 @@ type qp struct {
 	// What the request at the head of the queue waits for.
 	timer       *time.Timer
 	stuck       bool // waits with no timer, for ever
+	filled      []byte // memory of Device.Fill
 	expired     bool // was sent for the last time
 	retries     uint8
 	rnrRetries  uint8
