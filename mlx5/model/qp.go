@@ -73,9 +73,9 @@ type qp struct {
 
 	// What the request at the head of the queue waits for.
 	timer       *time.Timer
-	stuck       bool // waits with no timer, for ever
+	stuck       bool   // waits with no timer, for ever
 	filled      []byte // memory of Device.Fill
-	expired     bool // was sent for the last time
+	expired     bool   // was sent for the last time
 	retries     uint8
 	rnrRetries  uint8
 	behind      int // requests of others to let pass

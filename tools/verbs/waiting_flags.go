@@ -69,7 +69,7 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 	f.IntVar(&c.Outstanding, "outstanding", c.Outstanding, "`writes` under way of a flood")
 	f.StringVar(&paces, "pace", paces, "`times` between paced messages")
 	f.IntVar(&rounds, "n", 0, fmt.Sprintf("measure so many `rounds` (default %d; %d with -gc and -preempt)", c.Rounds, o.loops.Rounds))
-	f.DurationVar(&c.Slice, "slice", c.Slice, "measure each variant for this `time` in a round")
+	f.DurationVar(&c.Slice, "slice", c.Slice, fmt.Sprintf("measure each variant for this `time` in a round; with -gc and -preempt, which default to %v, each loop", o.loops.Slice))
 	f.BoolVar(&o.gc, "gc", false, "measure what the garbage collector costs loops that poll")
 	f.BoolVar(&o.preempt, "preempt", false, "measure what the runtime's signals cost them")
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -85,7 +85,9 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 	if given["n"] {
 		c.Rounds, o.loops.Rounds = rounds, rounds
 	}
-	o.loops.Slice = c.Slice
+	if given["slice"] {
+		o.loops.Slice = c.Slice
+	}
 	switch {
 	case f.NArg() > 0:
 		return nil, waiting.BadConfig("unexpected argument %q", f.Arg(0))

@@ -32,6 +32,9 @@ type LoopRow struct {
 	// Verdict is on the target of the design; "" where it has none.
 	Verdict string `json:"verdict,omitempty"`
 
+	// Model is that the time of the model is in it: the target says nothing of that.
+	Model bool `json:"model,omitempty"`
+
 	ratios []float64
 }
 
@@ -49,12 +52,12 @@ func NewLoops(with, without string, slice float64) *LoopReport {
 	return &LoopReport{Machine: ThisMachine(), With: with, Without: without, Slice: slice}
 }
 
-// Add adds what a loop did in a second, in each round, if there was any.
-func (r *LoopReport) Add(name, what string, with, without []float64) {
+// Add adds what a loop did in a second, in each round, if there was any; model is LoopRow.Model.
+func (r *LoopReport) Add(name, what string, model bool, with, without []float64) {
 	if len(with) == 0 {
 		return
 	}
-	row := LoopRow{Loop: name, What: what, With: EstimateOf(with), Without: EstimateOf(without)}
+	row := LoopRow{Loop: name, What: what, Model: model, With: EstimateOf(with), Without: EstimateOf(without)}
 	for i := range with {
 		row.ratios = append(row.ratios, with[i]/without[i])
 	}
@@ -86,7 +89,7 @@ func (r *LoopReport) Judge() {
 	for i := range r.Rows {
 		row := &r.Rows[i]
 		c := row.ToFirst
-		if c == nil {
+		if c == nil || row.Model {
 			continue
 		}
 		if r.CPUs >= targetGCCPUs {

@@ -159,13 +159,14 @@ func TestSVGOfLittle(t *testing.T) {
 func TestLoopReport(t *testing.T) {
 	r := NewLoops("with", "without", 1000)
 	r.CPUs = 2
-	r.Add("spin", "nothing", []float64{1, 1, 1}, []float64{2, 2, 2})
-	r.Add("good", "as much", []float64{10, 10.1, 9.9}, []float64{20, 20, 20})
-	r.Add("bad", "less", []float64{4, 4, 4.1}, []float64{20, 20, 20})
-	r.Add("vague", "who knows", []float64{4, 20, 4.1}, []float64{20, 20, 20})
-	r.Add("none", "not measured", nil, nil)
+	r.Add("spin", "nothing", false, []float64{1, 1, 1}, []float64{2, 2, 2})
+	r.Add("good", "as much", false, []float64{10, 10.1, 9.9}, []float64{20, 20, 20})
+	r.Add("bad", "less", false, []float64{4, 4, 4.1}, []float64{20, 20, 20})
+	r.Add("vague", "who knows", false, []float64{4, 20, 4.1}, []float64{20, 20, 20})
+	r.Add("model", "is not judged", true, []float64{4, 4, 4.1}, []float64{20, 20, 20})
+	r.Add("none", "not measured", false, nil, nil)
 	r.Judge()
-	want := map[string]string{"spin": "", "good": "met", "bad": "missed", "vague": "undecided"}
+	want := map[string]string{"spin": "", "good": "met", "bad": "missed", "vague": "undecided", "model": ""}
 	for _, row := range r.Rows {
 		if v, ok := want[row.Loop]; !ok || v != row.Verdict {
 			t.Errorf("%s: %q, want %q", row.Loop, row.Verdict, v)

@@ -29,7 +29,7 @@ func RunGC(ctx context.Context, c LoopConfig, tell func(done, of int)) (*waitrep
 	err = errors.Join(err, set.close())
 	r := waitreport.NewLoops("GC flat out", "GC off", usec(c.Slice))
 	for i, l := range loops {
-		r.Add(l.name, l.what, with[i], without[i])
+		r.Add(l.name, l.what, l.model, with[i], without[i])
 	}
 	r.Note("Flat out: %d goroutines allocate, GOGC=%d; %.0f collections a second. Off: nothing allocates.", allocators(), gcPercent, cycles)
 	r.Judge()

@@ -70,7 +70,7 @@ func RunPreempt(ctx context.Context, c LoopConfig, command []string, tell func(d
 	}
 	r = waitreport.NewLoops("without signals", "with signals", usec(c.Slice))
 	for i, l := range all {
-		r.Add(l.name, l.what, rates[1][i], rates[0][i])
+		r.Add(l.name, l.what, l.model, rates[1][i], rates[0][i])
 	}
 	for _, how := range standings {
 		for k, name := range []string{"with signals", "without signals"} {
