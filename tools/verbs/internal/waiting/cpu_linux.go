@@ -36,6 +36,29 @@ func sleep(d time.Duration) error {
 	}
 }
 
+// pin binds the thread to one of the processors that it may use: the last of them, as the first one
+// has more to do for others, as a rule; or the first.
+func pin(first bool) error {
+	var all, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	at, left := 0, all.Count()
+	for cpu := 0; left > 0; cpu++ {
+		if all.IsSet(cpu) {
+			at, left = cpu, left-1
+			if first {
+				break
+			}
+		}
+	}
+	one.Set(at)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		return fmt.Errorf("sched_setaffinity: %w", err)
+	}
+	return nil
+}
+
 // exactSleep asks for sleeps that do not end 50 us late, as they do by default.
 func exactSleep() error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {

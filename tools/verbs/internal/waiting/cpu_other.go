@@ -19,6 +19,7 @@ func processStamp() (stamp, error) { return stamp{}, errSystem() }
 func threadStamp() (stamp, error)  { return stamp{}, errSystem() }
 func sleep(time.Duration) error    { return errSystem() }
 func exactSleep() error            { return errSystem() }
+func pin(bool) error               { return errSystem() }
 
 // errSystem says why nothing is measured here.
 func errSystem() error {

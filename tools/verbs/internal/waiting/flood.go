@@ -3,7 +3,6 @@ package waiting
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
@@ -38,11 +37,11 @@ func (s *localServer) flood(v *variant, outstanding int, length time.Duration) (
 	}
 	done := make(chan error)
 	go func() {
-		if v.how.lock {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
+		release, err := v.how.own()
+		defer release()
+		if err == nil {
+			f, err = s.e.flood(w, v.batch, outstanding, length)
 		}
-		f, err = s.e.flood(w, v.batch, outstanding, length)
 		done <- err
 	}()
 	if err := <-done; err != nil {

@@ -56,7 +56,7 @@ var loops = []loop{
 
 // pingpongs take two goroutines.
 var pingpongs = []loop{
-	{"busy", "round trips on the model, the server waits busily", func() (running, error) { return openPingpong("busy") }, true},
+	{"busy", "round trips on the model, the server waits busily, on a processor of its own", func() (running, error) { return openPingpong("busy-pinned") }, true},
 	{"event", "round trips on the model, the server waits for events", func() (running, error) { return openPingpong("event") }, true},
 }
 

@@ -68,7 +68,12 @@ func allLoops() []loop { return slices.Concat(loops, pingpongs) }
 //	stands LOCKED NS     look at the clock, in a thread of its own or not; says how often a
 //	                     second it stood still, what it lost of a second, and a median
 func ServeLoops(in io.Reader, out io.Writer) (err error) {
+	// Never unlocked: the loops keep this processor, and one of two threads that wait busily for
+	// each other the other one.
 	runtime.LockOSThread()
+	if err := pin(true); err != nil {
+		return err
+	}
 	set := loopSet{}
 	defer func() { err = errors.Join(err, set.close()) }()
 	for lines := bufio.NewScanner(in); lines.Scan(); {
@@ -95,7 +100,7 @@ func (s loopSet) obey(line string) (string, error) {
 		return fmt.Sprintf("ok %g", perSecond), err
 	case "stands":
 		done := make(chan stand)
-		go func() { done <- stands(name == "locked", length) }()
+		go func() { done <- stands(name == "locked", length) }() // in a thread that may go anywhere
 		st := <-done
 		return fmt.Sprintf("ok %g %g %g", st.perSecond, st.lost, st.median), nil
 	}

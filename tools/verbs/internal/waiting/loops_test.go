@@ -64,7 +64,11 @@ func TestLoopsInterrupted(t *testing.T) {
 
 func TestLoopProtocol(t *testing.T) {
 	var out strings.Builder
-	if err := ServeLoops(strings.NewReader("run spin 1000000\nrun hoop 1\nfly spin 1\nrun\nstands locked 1000000\n"), &out); err != nil {
+	served := make(chan error)
+	go func() { // with its thread, which stays bound to a processor, this goroutine ends
+		served <- ServeLoops(strings.NewReader("run spin 1000000\nrun hoop 1\nfly spin 1\nrun\nstands locked 1000000\n"), &out)
+	}()
+	if err := <-served; err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")

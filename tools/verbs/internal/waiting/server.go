@@ -3,7 +3,6 @@ package waiting
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -43,11 +42,11 @@ func (s *localServer) begin(v *variant) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.waiter, s.cancel, s.done = w, cancel, make(chan error, 1)
 	go func() {
-		if v.how.lock {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
+		release, err := v.how.own()
+		defer release()
+		if err == nil {
+			err = s.e.serve(ctx, w, v.batch)
 		}
-		err := s.e.serve(ctx, w, v.batch)
 		if err != nil {
 			s.fail(err)
 		}

@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ type how struct {
 	name string
 	make func() poll.Strategy
 	lock bool // the goroutine owns its thread
-	file bool // it needs queues that have a descriptor, which the model's have not
+	pin  bool // which stays on one processor
 }
 
 // ways are all of them.
@@ -29,7 +30,21 @@ var ways = []how{
 	{"event", func() poll.Strategy { return poll.Event{} }, false, false},
 	{"adaptive", func() poll.Strategy { return poll.Adaptive{} }, true, false},
 	{"busy-unlocked", func() poll.Strategy { return poll.Busy{} }, false, false},
-	{"event-thread", func() poll.Strategy { return poll.Event{Thread: true} }, true, true},
+	{"busy-pinned", func() poll.Strategy { return poll.Busy{} }, true, true},
+	{"event-thread", func() poll.Strategy { return poll.Event{Thread: true} }, true, false},
+}
+
+// own gives the goroutine the thread that its way asks for. It keeps a thread that is pinned,
+// which then ends with it.
+func (h *how) own() (release func(), err error) {
+	if !h.lock {
+		return func() {}, nil
+	}
+	runtime.LockOSThread()
+	if !h.pin {
+		return runtime.UnlockOSThread, nil
+	}
+	return func() {}, pin(false)
 }
 
 // Ways are the names of the ways to wait, those first that are measured unless others are
