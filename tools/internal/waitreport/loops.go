@@ -17,6 +17,7 @@ type LoopReport struct {
 	Interrupted bool      `json:"interrupted"`
 	Rows        []LoopRow `json:"rows"`
 	Stands      []Stand   `json:"stands,omitempty"`
+	Signal      *Estimate `json:"signal_usec,omitempty"` // what a SIGURG costs the thread that gets it
 	Notes       []string  `json:"notes,omitempty"`
 }
 
@@ -143,6 +144,9 @@ func (r *LoopReport) WriteText(w io.Writer) error {
 			fmt.Fprintf(tw, "  %s\t%s\t%v\t%v\t%v\n", s.Thread, s.Signals, s.PerSecond, s.Lost, s.Median)
 		}
 		tw.Flush()
+	}
+	if r.Signal != nil {
+		fmt.Fprintf(&b, "\nA SIGURG costs the thread that gets it %v us, if the runtime does not want it to stop; it sends 100 a second.\n", *r.Signal)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "\n%s\n", n)

@@ -62,6 +62,12 @@ type Row struct {
 	CPU  Estimate `json:"processors"` // that the waiting side kept busy
 }
 
+// resolves says whether a round has enough messages for a quantile, which is else the longest time
+// of a round.
+func (r Row) resolves(q float64) bool {
+	return float64(r.Messages) >= float64(r.Rate.N)/(1-q)*0.999
+}
+
 // An Estimate is the median of rounds.
 type Estimate struct {
 	N      int     `json:"n"`

@@ -171,7 +171,7 @@ func (c *canvas) report(r *Report, y float64) float64 {
 	c.text(650, y, "", "start", "p99, post to completion, %s", unit)
 	y += 8
 	height := max(132, c.pacedHeight(r))
-	c.paced(r, 10, y, height)
+	c.paced(r, 14, y, height)
 	c.flood(r, 426, y, height, func(row Row) Estimate { return scaled(row.Rate, perRate) })
 	c.flood(r, 650, y, height, func(row Row) Estimate { return scaled(row.P99, factor) })
 	c.text(533, y+height+29, "note", "middle", "completions taken at a time")
@@ -207,7 +207,7 @@ func (c *canvas) paced(r *Report, x, y, height float64) {
 		c.text(x, y+20, "note", "start", "not measured")
 		return
 	}
-	const width, cpuAt, cpuWidth = 280.0, 302.0, 66.0
+	const width, cpuAt, cpuWidth = 280.0, 298.0, 66.0
 	least, most, cpus := math.Inf(1), 0.0, 1.0
 	for _, row := range rows {
 		least, most = min(least, row.P50.Median), max(most, row.P999.Median)
@@ -236,9 +236,16 @@ func (c *canvas) paced(r *Report, x, y, height float64) {
 		top += rowHeight
 		c.path(class+" line", "M%.1f %.1fH%.1f", at(row.P50.Median), middle, at(row.P999.Median))
 		c.dot(at(row.P50.Median), middle, class)
-		c.diamond(at(row.P99.Median), middle, class)
 		c.bar(at(row.P999.Median), middle, class)
-		c.text(x+8, middle-9, class, "start", "%s: %s, %s, %s", row.Way, latency(row.P50.Median), latency(row.P99.Median), latency(row.P999.Median))
+		label := row.Way + ": " + latency(row.P50.Median)
+		if row.resolves(0.99) {
+			c.diamond(at(row.P99.Median), middle, class)
+			label += ", " + latency(row.P99.Median)
+		}
+		if label += ", "; !row.resolves(0.999) {
+			label += "longest " // of the few of a round
+		}
+		c.text(x+8, middle-9, class, "start", "%s", label+latency(row.P999.Median))
 		c.path(class, "M%.1f %.1fh%.1fv10h-%.1fz", x+cpuAt, middle-5, cpuWidth*row.CPU.Median/cpus, cpuWidth*row.CPU.Median/cpus)
 		c.text(x+cpuAt+4, middle-9, class, "start", "%.2f", row.CPU.Median)
 	}
@@ -247,7 +254,10 @@ func (c *canvas) paced(r *Report, x, y, height float64) {
 // latency is a time in microseconds with its unit.
 func latency(usec float64) string {
 	unit := " µs"
-	if usec >= 999.5 {
+	switch {
+	case usec >= 999.5e3:
+		usec, unit = usec/1e6, " s"
+	case usec >= 999.5:
 		usec, unit = usec/1e3, " ms"
 	}
 	if usec == math.Trunc(usec) {

@@ -46,6 +46,11 @@ func (r *Report) table(b *strings.Builder, workload, title string) {
 		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.Way, row.key(), row.P50, row.P99, row.P999, row.Rate, row.CPU)
 	}
 	tw.Flush()
+	for _, row := range rows {
+		if !row.resolves(0.999) {
+			fmt.Fprintf(b, "\n%s, %s: a round has about %d messages. A quantile that so few do not tell is the longest of the round.\n", row.Way, row.key(), row.Messages/uint64(row.Rate.N))
+		}
+	}
 }
 
 // key is what tells the rows of a way apart: the batch, or the pace.

@@ -59,6 +59,12 @@ func pin(first bool) error {
 	return nil
 }
 
+// thread is the calling thread, for urge.
+func thread() int { return unix.Gettid() }
+
+// urge sends a thread of this process the signal with which the runtime interrupts goroutines.
+func urge(tid int) error { return unix.Tgkill(unix.Getpid(), tid, unix.SIGURG) }
+
 // exactSleep asks for sleeps that do not end 50 us late, as they do by default.
 func exactSleep() error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {

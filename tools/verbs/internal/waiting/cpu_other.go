@@ -18,6 +18,8 @@ type stamp struct {
 func processStamp() (stamp, error) { return stamp{}, errSystem() }
 func threadStamp() (stamp, error)  { return stamp{}, errSystem() }
 func sleep(time.Duration) error    { return errSystem() }
+func thread() int                  { return 0 }
+func urge(int) error               { return errSystem() }
 func exactSleep() error            { return errSystem() }
 func pin(bool) error               { return errSystem() }
 

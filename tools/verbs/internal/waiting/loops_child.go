@@ -65,6 +65,7 @@ func allLoops() []loop { return slices.Concat(loops, pingpongs) }
 // end, and answers each by "ok" and numbers, or by "error" and a sentence:
 //
 //	run LOOP NS          run a loop; says how many times a second
+//	signal once NS       say what a SIGURG costs the thread that gets it, in seconds
 //	stands LOCKED NS     look at the clock, in a thread of its own or not; says how often a
 //	                     second it stood still, what it lost of a second, and a median
 func ServeLoops(in io.Reader, out io.Writer) (err error) {
@@ -98,6 +99,9 @@ func (s loopSet) obey(line string) (string, error) {
 	case "run":
 		perSecond, err := s.run(name, length)
 		return fmt.Sprintf("ok %g", perSecond), err
+	case "signal":
+		cost, err := signalCost(length)
+		return fmt.Sprintf("ok %g", cost.Seconds()), err
 	case "stands":
 		done := make(chan stand)
 		go func() { done <- stands(name == "locked", length) }() // in a thread that may go anywhere

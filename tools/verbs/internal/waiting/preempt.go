@@ -33,6 +33,7 @@ func RunPreempt(ctx context.Context, c LoopConfig, command []string, tell func(d
 		all = slices.DeleteFunc(all, func(l loop) bool { return l.name == "busy" }) // which poll.Busy refuses
 	}
 	rates := [2][][]float64{make([][]float64, len(all)), make([][]float64, len(all))}
+	var costs []float64
 	standing := [2]map[string][][3]float64{{}, {}}
 	err = func() error {
 		for round := range c.Rounds {
@@ -52,6 +53,11 @@ func RunPreempt(ctx context.Context, c LoopConfig, command []string, tell func(d
 				}
 				rates[0][i], rates[1][i] = append(rates[0][i], pair[0]), append(rates[1][i], pair[1])
 			}
+			var cost [1]float64
+			if err := children[0].numbers(cost[:], "signal once %d", c.Slice); err != nil {
+				return err
+			}
+			costs = append(costs, cost[0]*1e6)
 			for _, how := range standings {
 				for k := range children {
 					k = (k + round) % 2
@@ -78,6 +84,10 @@ func RunPreempt(ctx context.Context, c LoopConfig, command []string, tell func(d
 				r.Stands = append(r.Stands, waitreport.Stand{Thread: how, Signals: name, PerSecond: column(s, 0, 1), Lost: column(s, 1, 1e6), Median: column(s, 2, 1e6)})
 			}
 		}
+	}
+	if len(costs) > 0 {
+		e := waitreport.EstimateOf(costs)
+		r.Signal = &e
 	}
 	r.Note("Claimed of another binding: without the signals (GODEBUG=asyncpreemptoff=1) it does twice as much. Seen: the ratios above.")
 	r.Interrupted = ctx.Err() != nil
