@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -132,6 +133,26 @@ func TestSVG(t *testing.T) {
 		"busy: 2 µs, 5 µs, 5 ms", "event: 20 µs, 50 µs, longest 50 ms", "event: 20 µs, longest 50 ms", "each 10 µs", "each 1 ms", "128 writes under way: million/s", "p99, post to completion, µs", "prefers-color-scheme: dark"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// The drawing that the project shows is one of these.
+func TestCommittedDrawing(t *testing.T) {
+	b, err := os.ReadFile("../../../poll/waiting.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(b)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{">busy: ", ">event: ", ">adaptive: ", "On the model", "in an emulated machine"} {
+		if !bytes.Contains(b, []byte(want)) {
+			t.Errorf("the drawing lacks %q", want)
 		}
 	}
 }
