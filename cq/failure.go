@@ -45,7 +45,7 @@ type Failure struct {
 	WC    WC // as Poll returned it
 	Op    Opcode
 	Bytes uint32    // that it was posted with; not known if Shared
-	Seq   uint32    // its number in its queue, unless Shared
+	Seq   uint32    // its number in its queue, or in the shared one
 	At    time.Time // when it was polled
 	// Shared says that it is a receive of a shared queue.
 	Shared bool
@@ -62,13 +62,14 @@ func (f *Failures) First() (first Failure, ok bool) {
 	return first, true
 }
 
-// Since is when Begin was called last. It is not for use beside that.
-func (f *Failures) Since() time.Time { return f.since }
+// Since is when Begin was called last, and the number of the first request of the side
+// after it. It is not for use beside that.
+func (f *Failures) Since(side Side) (at time.Time, begun uint32) { return f.since, f.begun[side] }
 
 // Fail ends request seq of r, one of the two sides of e, with a status that is not
 // success, as Complete does, and remembers it if it is the first. vendor becomes
 // WC.VendorErr. Of a receive from a shared queue, which has ended already and is in w,
-// r is nil. Poller's side.
+// seq its number there, r is nil. Poller's side.
 //
 //go:noinline
 func (e *Endpoint) Fail(r *Requests, seq uint32, status Status, vendor uint32, w *WC) (show, ok bool) {

@@ -58,6 +58,7 @@ const (
 	slotQuiet   = 0xf0 // posted unsignalled: it shows only if it fails
 	slotFree    = 0xf4 // ended
 	slotSilent  = 0xf8 // the library's own: it never shows
+	slotVoid    = 0xfc // was staged and taken back: what stood there before is lost
 )
 
 func (s *Slot) state() byte { return s.tag[0] }
@@ -145,7 +146,7 @@ func (r *Requests) Staged() uint32 { return atomic.LoadUint32(&r.staged) - atomi
 func (r *Requests) Rollback(n uint32) {
 	for ; n > 0; n-- {
 		StoreRelease32(&r.staged, r.staged-1)
-		r.slot(r.staged).setState(slotFree)
+		r.slot(r.staged).setState(slotVoid)
 	}
 	// The requests before these may all have been quiet: signalling one too
 	// many is harmless.

@@ -130,7 +130,7 @@ func (d *decoder) endShared(ep *cq.Endpoint, late bool, pos uint16, status cq.St
 		return false
 	}
 	if status != cq.StatusSuccess {
-		ep.Fail(nil, 0, status, e.vendor(), w)
+		ep.Fail(nil, seq, status, e.vendor(), w)
 		return true
 	}
 	d.fill(ep, w)

@@ -43,3 +43,12 @@ func (w *wqes) copy(pos uint32, data []byte) {
 	}
 	copy(unsafe.Slice((*byte)(unsafe.Add(w.base, pos)), len(data)), data)
 }
+
+// peek returns the two numbers at a position, a multiple of 16. The poster may be
+// writing there, which is the caller's business, not the race detector's.
+//
+//go:norace
+func (w *wqes) peek(pos uint32) (high, low uint64) {
+	s := (*segment)(unsafe.Add(w.base, pos&w.mask))
+	return toBE64(s[0]), toBE64(s[1])
+}

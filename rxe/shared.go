@@ -21,7 +21,7 @@ func (q *CQ) shared(s *cq.SharedRequests, e *abi.UverbsWC, qpn, seq, next uint32
 		return false
 	}
 	if status != cq.StatusSuccess {
-		ep.Fail(nil, 0, status, e.VendorErr, w)
+		ep.Fail(nil, seq, status, e.VendorErr, w)
 		return true
 	}
 	flags := e.WCFlags

@@ -40,14 +40,16 @@ func NewSQ(mem []byte, maxSGE, maxInline int) (*SQ, error) {
 // own limit is 32; this one only keeps sizes from overflowing.
 const maxElements = 1 << 16
 
-// sendOps has, for each operation, the number in enum ib_uverbs_wr_opcode of
-// rdma/ib_user_verbs.h, which arm of the request's union goes with it, and which
-// of the union beside it.
-var sendOps = [...]struct {
+type sendOp struct {
 	wire            uint8
 	arm             arm
 	imm, invalidate bool
-}{
+}
+
+// sendOps has, for each operation, the number in enum ib_uverbs_wr_opcode of
+// rdma/ib_user_verbs.h, which arm of the request's union goes with it, and which
+// of the union beside it.
+var sendOps = [...]sendOp{
 	cq.OpSend:            {wire: 2},
 	cq.OpSendImm:         {wire: 3, imm: true},
 	cq.OpSendInvalidate:  {wire: 9, invalidate: true},
