@@ -163,16 +163,6 @@ func (m *member) Attach(wake func()) (fd int, detach func(), err error) {
 	return fd, detach, err
 }
 
-// verdict is why the queue is to leave, or nil. A queue that cannot be waited for stays
-// as long as it has completions.
-func (m *member) verdict() error {
-	if m.pollErr == nil && m.waitErr != nil && m.visit() == 0 {
-		return m.waitErr
-	}
-	m.waitErr = nil
-	return m.pollErr
-}
-
 // unmoderate leaves the queue as it was found. It is the poller's.
 func (m *member) unmoderate() {
 	if m.mod != nil {

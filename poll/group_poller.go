@@ -127,9 +127,11 @@ func (p *groupPoller) serveUntil(ctx context.Context) error {
 		case ctx.Err() != nil:
 		case len(p.serving) == 0:
 			<-turn.Done()
+		case p.failing:
+			everyone{p}.Poll(nil) // it cannot wait while a queue cannot be waited for
+			err = p.settle()
 		default:
-			err = p.serve(turn)
-			if p.failing {
+			if err = p.serve(turn); p.failing {
 				err = p.settle()
 			}
 		}
@@ -234,14 +236,22 @@ func (a Adaptive) onThread() Strategy {
 	return a
 }
 
-// settle sees the queues off that have failed, which nobody waits for by now. It returns
-// an error when the group is to end.
+// settle sees the queues off that have failed, which nobody waits for by now. Those that
+// cannot be waited for, and have completions, are left for the next time. It returns an
+// error when the group is to end.
 func (p *groupPoller) settle() error {
-	defer func() { p.failing = false }()
+	p.failing = false
 	for _, m := range p.serving {
-		err := m.verdict()
-		if err == nil || m.out.Load() {
+		if m.out.Load() || m.pollErr == nil && m.waitErr == nil {
 			continue
+		}
+		err := m.pollErr
+		if err == nil {
+			if m.visit() > 0 {
+				p.failing = true
+				continue
+			}
+			err = m.waitErr
 		}
 		m.unmoderate()
 		p.g.drop(m)

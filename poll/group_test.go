@@ -396,14 +396,16 @@ func TestGroupEndsWithAFailure(t *testing.T) {
 				t.Fatal(err)
 			}
 			wait := running(t, g, t.Context())
+			n := 7
 			if name == "event" {
 				eventually(t, "sleep", func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.arms > 0 })
-				q.poke()
+				q.add(7, 8, 9, 10, 11, 12, 13) // more than are handled on the way out
+				n = 14
 			}
 			if err := wait(); !errors.Is(err, broken) {
 				t.Errorf("Run: %v", err)
 			}
-			j.whole(t, []*fakeQueue{q}, 7)
+			j.whole(t, []*fakeQueue{q}, n)
 		})
 	}
 }
@@ -447,7 +449,7 @@ func (q *unattachable) Attach(func()) (int, func(), error) { return -1, nil, q.e
 // A handler may do what a program does with a group.
 func TestGroupHandlerOwns(t *testing.T) {
 	var g *Group
-	first, second := &fakeQueue{}, &fakeQueue{}
+	first, second, beside := &fakeQueue{}, &fakeQueue{}, &fakeQueue{}
 	seen := 0
 	g, err := NewGroup(func(q cq.Queue, wcs []cq.WC) {
 		seen++
@@ -455,7 +457,7 @@ func TestGroupHandlerOwns(t *testing.T) {
 			g.Close()
 			return
 		}
-		if err := errors.Join(g.RemoveOwned(q), g.Add(second)); err != nil {
+		if err := errors.Join(g.RemoveOwned(q), g.RemoveOwned(beside), g.Add(second)); err != nil {
 			t.Error(err)
 		}
 		first.add(2) // which nobody is to see
@@ -464,15 +466,16 @@ func TestGroupHandlerOwns(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.add(1)
+	beside.add(4) // which is nobody's either: it would be next
 	second.add(3)
-	if err := g.Add(first); err != nil {
+	if err := errors.Join(g.Add(first), g.Add(beside)); err != nil {
 		t.Fatal(err)
 	}
 	if err := running(t, g, t.Context())(); err != nil {
 		t.Error(err)
 	}
-	if seen != 2 || len(first.ready) != 1 {
-		t.Errorf("the handler was called %d times, %d completions are left", seen, len(first.ready))
+	if seen != 2 || len(first.ready) != 1 || len(beside.ready) != 1 {
+		t.Errorf("the handler was called %d times, %d and %d completions are left", seen, len(first.ready), len(beside.ready))
 	}
 }
 
@@ -496,7 +499,7 @@ func TestGroupTakesBack(t *testing.T) {
 					if err := g.RemoveOwned(q); err != nil {
 						t.Error(err)
 					}
-					if g.AddTo(1, q) == nil {
+					if g.AddTo(0, q) == nil {
 						t.Error("a queue has two pollers")
 					}
 					if err := g.Add(q); err != nil {
@@ -510,7 +513,7 @@ func TestGroupTakesBack(t *testing.T) {
 				}
 				q.fail(nil)
 				q.add(1)
-				if err := g.AddTo(0, q); err != nil {
+				if err := g.AddTo(1, q); err != nil {
 					t.Error(err)
 				}
 			}})
@@ -518,7 +521,7 @@ func TestGroupTakesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			q.add(1)
-			if err := g.AddTo(0, q); err != nil {
+			if err := g.AddTo(1, q); err != nil {
 				t.Fatal(err)
 			}
 			wait := running(t, g, t.Context())
