@@ -31,9 +31,9 @@ type unsuitableError struct{ error }
 func (e *unsuitableError) Unwrap() error { return e.error }
 
 func (s *localServer) flood(v *variant, outstanding int, length time.Duration) (f flooded, err error) {
-	w, err := poll.NewWaiter(v.how.make(), s.e.cq)
+	w, err := s.wait(v)
 	if err != nil {
-		return f, &unsuitableError{err}
+		return f, err
 	}
 	done := make(chan error)
 	go func() {

@@ -130,18 +130,14 @@ func (m *measurement) rounds(all []*variant, tell func(done, of int)) error {
 func (m *measurement) once(v *variant) error {
 	if v.workload == flood {
 		f, err := m.server.flood(v, m.config.Outstanding, m.config.Slice)
-		if unsuitable := (*unsuitableError)(nil); errors.As(err, &unsuitable) {
-			v.left = err.Error()
-			return nil
+		if err != nil {
+			return v.leave(err)
 		}
-		if err == nil {
-			v.add(f)
-		}
-		return err
+		v.add(f)
+		return nil
 	}
 	if err := m.server.begin(v); err != nil {
-		v.left = err.Error()
-		return nil
+		return v.leave(err)
 	}
 	f, err := m.paced(v.pace)
 	cpu, wall, alone, endErr := m.server.end()
@@ -154,6 +150,15 @@ func (m *measurement) once(v *variant) error {
 	f.CPU = max(0, cpu-f.mine).Seconds() / wall.Seconds()
 	v.add(f)
 	return nil
+}
+
+// leave leaves the variant out where its way to wait does not suit; other errors it returns.
+func (v *variant) leave(err error) error {
+	if unsuitable := (*unsuitableError)(nil); errors.As(err, &unsuitable) {
+		v.left = err.Error()
+		return nil
+	}
+	return err
 }
 
 // paced measures the client while the server answers. Of the result the processors are missing.

@@ -3,10 +3,12 @@ package waiting
 import (
 	"context"
 	"errors"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/uverbs"
 )
 
 // A server is the side that waits in the way that is measured. Its methods are called one after
@@ -35,7 +37,7 @@ type localServer struct {
 }
 
 func (s *localServer) begin(v *variant) error {
-	w, err := poll.NewWaiter(v.how.make(), s.e.cq)
+	w, err := s.wait(v)
 	if err != nil {
 		return err
 	}
@@ -53,6 +55,15 @@ func (s *localServer) begin(v *variant) error {
 		s.done <- err
 	}()
 	return nil
+}
+
+// wait makes a waiter. That the way to wait does not suit is an *unsuitableError.
+func (s *localServer) wait(v *variant) (*poll.Waiter, error) {
+	w, err := poll.NewWaiter(v.how.make(), s.e.cq)
+	if err != nil && !errors.Is(err, uverbs.ErrDeviceGone) && !errors.Is(err, os.ErrClosed) {
+		err = &unsuitableError{err}
+	}
+	return w, err
 }
 
 func (s *localServer) mark() (err error) {
