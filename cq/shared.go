@@ -228,3 +228,23 @@ func (s *SharedRequests) End(qpn, seq uint32, status Status, w *WC) (ok bool) {
 		}
 	}
 }
+
+// Abandon ends at most len(wcs) of the posted requests, from slot next on, as flushed
+// and synthetic, and of no queue pair: the device will not end them. It returns how many
+// it wrote, where to go on, and whether none is left. Nobody posts any more. Any poller.
+func (s *SharedRequests) Abandon(wcs []WC, next uint32) (n int, after uint32, done bool) {
+	for made := uint32(len(*s.blocks.Load()) * len(sharedBlock{})); next < made; next++ {
+		word := s.slot(next).word.Load()
+		if word&postedBit == 0 {
+			continue
+		}
+		if n == len(wcs) {
+			return n, next, false
+		}
+		if s.End(NoQPN, word&^postedBit, StatusFlushed, &wcs[n]) {
+			wcs[n].Flags |= FlagSynthetic
+			n++
+		}
+	}
+	return n, next, true
+}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/uverbs/internal/kernel"
@@ -107,33 +106,43 @@ func (d *Device) startAsync() error {
 	if err != nil {
 		return err
 	}
-	d.async = &asyncEvents{dev: d, file: f, ch: make(chan Event, eventBacklog)}
+	d.async = &asyncEvents{dev: d, file: f, ch: make(chan Event, eventBacklog+1)} // the last has its place
 	d.async.done.Go(d.async.run)
 	return nil
 }
 
 // Events are the asynchronous events of the device. The channel is closed when
-// the device is. A reader that falls far behind loses the newest events, which
-// DroppedEvents counts.
+// the device is, or, after EventDeviceGone, when that is gone. A reader that falls
+// far behind loses the newest events, which DroppedEvents counts, but not the last.
 func (d *Device) Events() <-chan Event { return d.async.ch }
 
 // DroppedEvents counts the events that nobody had room for.
 func (d *Device) DroppedEvents() uint64 { return d.async.dropped.Load() }
 
 func (a *asyncEvents) run() {
-	defer close(a.ch)
+	defer a.end()
 	record := make([]byte, abi.SizeofUverbsAsyncEventDesc)
 	for {
-		n, err := a.file.ReadWait(record)
+		var n int
+		var err error
+		if a.dev.lost.Load() { // what came before is there
+			n, err = a.file.Read(record)
+		} else {
+			n, err = a.file.ReadWait(record)
+		}
 		switch {
 		case err == nil && n == len(record):
 			a.handle(a.decode(record))
+		case a.dev.lost.Load():
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				return
+			}
 		case err == nil:
 			// Half a record says nothing, and nothing sensible follows.
 			a.lost(fmt.Errorf("an event record of %d bytes, want %d", n, len(record)))
 			return
 		case errors.Is(err, os.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
-			return // it is close that sets a deadline
+			return // it is close that sets a deadline, or lose
 		default:
 			a.lost(err)
 			return
@@ -173,43 +182,29 @@ func (a *asyncEvents) handle(e Event) {
 	case e.QP != nil && e.Type <= EventQPAccessError:
 		e.QP.told(e.Type)
 	case e.Type == EventDeviceFatal:
-		a.dev.gone()
+		a.dev.lost.Store(true)
 	}
-	select {
-	case a.ch <- e:
-	default:
+	if len(a.ch) < eventBacklog {
+		a.ch <- e
+	} else {
 		a.dropped.Add(1)
 	}
 }
 
-// lost ends the events: the kernel took the file away, or it speaks another
-// language than ours. Without events a removal would go unseen.
+// lost ends the device: the kernel took the file of its events away, or it speaks
+// another language than ours. Without events a failure would go unseen.
 func (a *asyncEvents) lost(err error) {
 	if a.dev.opts.Logger != nil {
 		a.dev.opts.Logger.Error("goverbs: asynchronous events ended", "device", a.dev.info.Name, "error", err)
 	}
-	if isDeviceGone(kernelError(err)) {
-		a.dev.gone()
-	}
-}
-
-// gone tells every completion queue that the device is.
-func (d *Device) gone() {
-	d.lost.Store(true) // before the look at the queues that are there
-	for _, c := range d.ofKind(kindCQ) {
-		c.(*CQ).killGone()
-	}
-}
-
-func (q *CQ) killGone() {
-	q.mailbox.kill(q, fmt.Errorf("goverbs: %s: poll CQ: %w", q.dev.info.Name, ErrDeviceGone))
+	a.dev.lost.Store(true)
 }
 
 // close ends the goroutine and waits for it.
 func (a *asyncEvents) close() {
 	// A deadline ends a parked read on every kind of file; Close alone would
 	// do so only where the runtime polls.
-	a.file.SetReadDeadline(time.Unix(1, 0))
+	a.file.SetReadDeadline(longAgo)
 	a.file.Close()
 	a.done.Wait()
 }

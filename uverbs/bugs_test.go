@@ -165,7 +165,7 @@ func TestBug08WakeUsesItsQueue(t *testing.T) {
 			return err
 		},
 		"overrun":     func(t *testing.T, r *rig, q, other *CQ) error { q.mailbox.kill(q, ErrOverrun); return nil },
-		"device gone": func(t *testing.T, r *rig, q, other *CQ) error { r.dev.gone(); return nil },
+		"device gone": func(t *testing.T, r *rig, q, other *CQ) error { r.dev.lose(); <-r.dev.left; return nil },
 		"reset": func(t *testing.T, r *rig, q, other *CQ) error {
 			r.a.RecvQueue().Recv(1, r.mr.Span(0, 8))
 			return errors.Join(r.a.RecvQueue().Flush(), r.a.Modify(StateReset))

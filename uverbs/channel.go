@@ -65,6 +65,7 @@ func (d *Device) newChannel() (*Channel, error) {
 	}
 	c := &Channel{object: object{dev: d, kind: kindChannel, id: d.nextID()}, file: f, queues: make(map[uint64]*CQ)}
 	f.Notify(c.wake)
+	c.letGo = func() { c.file.Close() }
 	return c, nil
 }
 
@@ -131,7 +132,10 @@ func (c *Channel) take(q *CQ) (bool, error) {
 		case errors.Is(err, os.ErrClosed):
 			return false, q.closedError()
 		case err != nil:
-			return false, &Error{Op: "take CQ event", Device: c.dev.info.Name, Err: kernelError(err)}
+			if err = q.heard(kernelError(err)); err == nil {
+				return false, nil
+			}
+			return false, &Error{Op: "take CQ event", Device: c.dev.info.Name, Err: err}
 		case n != len(c.record):
 			return false, &Error{Op: "take CQ event", Device: c.dev.info.Name, Err: fmt.Errorf("record of %d bytes, want %d", n, len(c.record))}
 		}
@@ -157,5 +161,8 @@ func (c *Channel) Close() error {
 		return err
 	}
 	defer c.release()
-	return c.file.Close()
+	if err := c.file.Close(); !c.dev.lost.Load() {
+		return err
+	}
+	return nil
 }

@@ -58,6 +58,7 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 		return nil, invalid("%s: completion vector %d: %s has %d, numbered from 0", op, opts.Vector, d.info.Name, d.vectors)
 	}
 	q := &CQ{object: object{dev: d, kind: kindCQ, id: d.nextID()}, channel: opts.Channel}
+	q.letGo = q.letGoRing
 	if opts.Shared {
 		q.state.Set(cq.Shared)
 	}
@@ -101,9 +102,6 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 	if err := d.hold(q, bases...); err != nil {
 		q.free()
 		return nil, err
-	}
-	if d.lost.Load() {
-		q.killGone()
 	}
 	return q, nil
 }
@@ -257,8 +255,13 @@ func (q *CQ) pollAll(wcs []WC) (n int, err error) {
 	return n, err
 }
 
+// closedError is why the queue has nothing of the kernel's any more.
 func (q *CQ) closedError() error {
-	return fmt.Errorf("goverbs: %s: poll CQ: %w", q.dev.info.Name, os.ErrClosed)
+	why := os.ErrClosed
+	if q.state.Load()&cq.Closed == 0 {
+		why = ErrDeviceGone
+	}
+	return q.dev.denied("poll CQ", why)
 }
 
 // Arm asks for one event when the next completion arrives, or, with
@@ -280,7 +283,7 @@ func (q *CQ) Arm(solicitedOnly bool) error {
 	if q.meter != nil {
 		q.meter.armed()
 	}
-	return q.half.arm(solicitedOnly)
+	return q.heard(q.half.arm(solicitedOnly))
 }
 
 // TakeEvent consumes one event of the queue if there is one. It does not wait.
@@ -317,7 +320,7 @@ func (q *CQ) Attach(wake func()) (fd int, detach func(), err error) {
 func (q *CQ) attach(wake func()) error {
 	q.waiterMu.Lock()
 	defer q.waiterMu.Unlock()
-	if q.state.Load()&cq.Closed != 0 {
+	if q.state.Load()&cq.Closed != 0 || q.dev.lost.Load() {
 		return q.closedError()
 	}
 	if q.wake != nil {

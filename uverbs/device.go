@@ -32,7 +32,7 @@ type Device struct {
 	bell      bellKind     // how to ring the send doorbell, see doorbell.go
 	ids       atomic.Uint64
 	async     *asyncEvents
-	lost      atomic.Bool // the device is gone
+	loss
 
 	byQPN struct { // the open queue pairs
 		sync.RWMutex
@@ -79,16 +79,21 @@ func (d *Device) getContext() error {
 
 // Close closes the device and all objects made from it, QPs first. Registered
 // memory stays mapped: it is yours. A poller that is inside a call gets
-// os.ErrClosed, and so does a second Close, which does no harm.
+// os.ErrClosed, and so does a second Close, which does no harm. Of a device that
+// is gone there may be nothing left to close: that is no error.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	if d.closing {
 		d.mu.Unlock()
 		<-d.closed
-		return d.closedError("close")
+		return d.denied("close", os.ErrClosed)
 	}
 	d.closing = true
+	leaving := d.leaving
 	d.mu.Unlock()
+	if leaving {
+		<-d.left
+	}
 	d.makers.Lock()   // what is being made is entered, or fails
 	d.makers.Unlock() //nolint:staticcheck // waiting is the purpose
 	defer close(d.closed)
@@ -120,7 +125,8 @@ func (d *Device) Close() error {
 			errs = append(errs, err)
 		}
 	}
-	if err := d.file.Close(); err != nil {
+	d.unwatch()
+	if err := d.file.Close(); err != nil && !leaving {
 		errs = append(errs, fmt.Errorf("goverbs: %s: close: %w", d.info.Name, err))
 	}
 	d.forgetRegions()
@@ -163,8 +169,9 @@ func (d *Device) object(id uint64) closer {
 	return d.objects[id]
 }
 
-func (d *Device) closedError(op string) error {
-	return fmt.Errorf("goverbs: %s: %s: %w", d.info.Name, op, os.ErrClosed)
+// denied says why something cannot be done any more.
+func (d *Device) denied(op string, why error) error {
+	return fmt.Errorf("goverbs: %s: %s: %w", d.info.Name, op, why)
 }
 
 func isDeviceGone(err error) bool { return errors.Is(err, ErrDeviceGone) }

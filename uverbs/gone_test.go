@@ -14,7 +14,7 @@ import (
 // A queue that was being made while the device died is dead too.
 func TestDeviceGoneBeforeNewCQ(t *testing.T) {
 	r := newRig(t, false)
-	r.dev.gone()
+	r.dev.lose()
 	q, err := r.dev.NewCQ(4, nil)
 	if err != nil {
 		if !errors.Is(err, ErrDeviceGone) {

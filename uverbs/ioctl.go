@@ -172,8 +172,12 @@ func (d *Device) failed(op string, r *request, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, os.ErrClosed) {
+	switch err = kernelError(err); {
+	case isDeviceGone(err):
+	case d.lost.Load():
+		err = ErrDeviceGone // and the file is closed, or the handle is of nothing
+	case errors.Is(err, os.ErrClosed):
 		return &Error{Op: op, Device: d.info.Name, Err: os.ErrClosed, Hint: "the device was closed"}
 	}
-	return &Error{Op: op, Device: d.info.Name, Object: r.object, Method: r.method, Command: r.command, Err: kernelError(err)}
+	return &Error{Op: op, Device: d.info.Name, Object: r.object, Method: r.method, Command: r.command, Err: err}
 }

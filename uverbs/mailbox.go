@@ -39,10 +39,24 @@ func (t *tomb) passed(q *CQ) {
 
 // orphan is requests that the device will not end any more.
 type orphan struct {
-	requests *cq.Requests
-	until    uint32 // those before this number: a queue pair may be used again
-	carried  bool   // see cq.Requests.Abandon
+	requests *cq.Requests // nil: nobody's
+	until    uint32       // those before this number: a queue pair may be used again
+	carried  bool         // see cq.Requests.Abandon
 	lap      lap
+
+	// shared, if not nil, ends the receives of an SRQ instead.
+	shared func(wcs []cq.WC) (n int, done bool)
+}
+
+// end makes up ends, and says how many and whether none is left.
+func (o *orphan) end(wcs []cq.WC) (n int, done bool) {
+	switch {
+	case o.shared != nil:
+		return o.shared(wcs)
+	case o.requests == nil:
+		return 0, true
+	}
+	return o.requests.Abandon(wcs, o.until, o.carried)
 }
 
 // lap is the value of ring.Consumed at which the poller has read all that was in
@@ -87,7 +101,11 @@ func (u *userIndex) passed() {
 func (m *mailbox) bury(q *CQ, t tomb, gone ...*cq.Requests) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return slices.Contains(gone, o.requests) })
+	for i := range m.orphans {
+		if o := &m.orphans[i]; slices.Contains(gone, o.requests) {
+			*o = orphan{} // a loop that forgets is less code than another slices.DeleteFunc
+		}
+	}
 	m.waiters = slices.DeleteFunc(m.waiters, func(w roomWaiter) bool {
 		if !slices.Contains(gone, w.requests) {
 			return false
@@ -106,15 +124,17 @@ func (m *mailbox) bury(q *CQ, t tomb, gone ...*cq.Requests) {
 // adopt leaves requests to the poller whose ends the device will not report;
 // unless Close, which discards them, is under way: bury may be over by now.
 func (m *mailbox) adopt(q *CQ, closing *atomic.Bool, r *cq.Requests, carried bool) {
-	m.mu.Lock()
-	if closing.Load() {
-		m.mu.Unlock()
-		return
-	}
-	m.orphans = append(m.orphans, orphan{requests: r, until: r.Tail(), carried: carried})
-	q.state.Set(cq.Mail)
-	m.mu.Unlock()
+	m.take(q, closing, orphan{requests: r, until: r.Tail(), carried: carried})
 	q.wakeWaiter()
+}
+
+func (m *mailbox) take(q *CQ, closing *atomic.Bool, o orphan) {
+	m.mu.Lock()
+	if !closing.Load() {
+		m.orphans = append(m.orphans, o)
+		q.state.Set(cq.Mail)
+	}
+	m.mu.Unlock()
 }
 
 // kill makes err the end of all completions of the queue. The first one stays.
@@ -135,7 +155,10 @@ func (m *mailbox) die(q *CQ, err error) {
 	for _, w := range m.waiters { // no more room will come
 		close(w.ready)
 	}
-	m.waiters = nil
+	for _, r := range m.resizes {
+		r.done <- err
+	}
+	m.waiters, m.resizes = nil, nil
 }
 
 // watch returns a channel that is closed when n more requests can be posted, or
@@ -188,7 +211,7 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 		if !o.lap.over(q) && !drained {
 			break
 		}
-		k, done := o.requests.Abandon(wcs[n:], o.until, o.carried)
+		k, done := o.end(wcs[n:])
 		n += k
 		if !done {
 			break
@@ -202,10 +225,11 @@ func (m *mailbox) read(q *CQ, wcs []cq.WC) (n int, err error) {
 		close(w.ready)
 		return true
 	})
-	for _, r := range m.resizes {
+	resizes := m.resizes
+	m.resizes = nil // whatever becomes of them
+	for _, r := range resizes {
 		r.done <- r.do()
 	}
-	m.resizes = nil
 	if len(m.tombs) == 0 && len(m.orphans) == 0 && len(m.waiters) == 0 {
 		q.state.Clear(cq.Mail)
 	}

@@ -132,6 +132,8 @@ func (c *mlx5CQ) resize(op string, depth int) (cq.CompletionRing, int, bool, err
 
 func (c *mlx5CQ) memory() *kernel.Mapping { return c.mem.mapping }
 
+func (*mlx5CQ) keep() {} // the memory is the program's
+
 func (c *mlx5CQ) detach(destroyed bool) error {
 	if c.mem == nil {
 		return nil

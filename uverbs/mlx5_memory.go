@@ -2,7 +2,6 @@ package uverbs
 
 import (
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -14,6 +13,7 @@ import (
 // record. Whoever may still look at the queue holds it; what it is made of is used
 // again when nobody does, and the kernel has let go.
 type queueMemory struct {
+	anchor  kernel.Anchor
 	mapping *kernel.Mapping // nil: no ring
 	record  []byte
 	slot    *recordSlot
@@ -55,7 +55,7 @@ func (p *mlx5Provider) newMemory(bytes, node int) (*queueMemory, error) {
 			return nil, err
 		}
 	}
-	runtime.AddCleanup(m, (*recordSlot).giveReleased, slot)
+	m.anchor.OnCollect(slot.giveReleased)
 	return m, nil
 }
 

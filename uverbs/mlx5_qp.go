@@ -105,6 +105,8 @@ func (h *mlx5QP) wasReset() {
 	atomicWord(h.memory.record).Store(0)
 }
 
+func (*mlx5QP) keep() {} // the memory is the program's
+
 func (h *mlx5QP) detach(destroyed bool) {
 	if h.memory != nil {
 		h.memory.detach(destroyed)

@@ -61,6 +61,8 @@ func (h *mlx5SRQ) resizable() error {
 
 func (h *mlx5SRQ) resize(string, int) error { return h.resizable() }
 
+func (*mlx5SRQ) keep() {} // the memory is the program's
+
 func (h *mlx5SRQ) detach(destroyed bool) error {
 	if h.memory == nil {
 		return nil

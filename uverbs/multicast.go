@@ -64,10 +64,8 @@ func (qp *QP) multicast(op string, group GID, command uint32, in []byte) error {
 }
 
 // leaveGroups detaches a queue pair that is being closed: the kernel destroys
-// none that is in a group.
+// none that is in a group. modify is held.
 func (qp *QP) leaveGroups() {
-	qp.modify.Lock()
-	defer qp.modify.Unlock()
 	for _, group := range qp.groups {
 		in := &abi.UverbsDetachMcast{GID: group, QPHandle: qp.handle}
 		qp.dev.call("leave multicast group", newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_DETACH_MCAST, in.Bytes(), nil))

@@ -68,6 +68,7 @@ func (pd *PD) NewMW() (*MW, error) {
 	}
 	mw := &MW{object: object{dev: d, handle: out.MWHandle, kind: kindMW, id: d.nextID()}, pd: pd}
 	mw.rkey.Store(out.RKey)
+	mw.letGo = func() { mw.free() } // before the queue pair that it may be bound through
 	if err := d.hold(mw, &pd.object); err != nil {
 		mw.free()
 		return nil, err

@@ -35,6 +35,10 @@ type object struct {
 	handle uint32
 	kind   kind
 	id     uint64 // the user handle: names the object in events, never reused
+	// letGo, if not nil, gives back what the kernel has for the object: the device is
+	// gone. No Close is under way, nor begins. It is no method of closer, so that
+	// programs without such objects are spared it.
+	letGo  func()
 	closed bool
 	gone   chan struct{} // closed when Close has done its work; made by it
 	users  [numKinds]int // by kind, the objects that stand on this one
@@ -66,8 +70,12 @@ func (d *Device) making(k kind, bases ...*object) (done func(), err error) {
 // standing says why an object cannot be made: the device, or what it would
 // stand on, is closed. d.mu is held.
 func (d *Device) standing(k kind, bases []*object) error {
-	if d.closing {
-		return d.closedError("make " + kindNames[k])
+	if d.closing || d.lost.Load() {
+		why := os.ErrClosed
+		if !d.closing {
+			why = ErrDeviceGone
+		}
+		return d.denied("make "+kindNames[k], why)
 	}
 	for _, b := range bases {
 		if b.closed {
@@ -108,6 +116,11 @@ func (o *object) retire() error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.leaving {
+		d.mu.Unlock()
+		<-d.left
+		d.mu.Lock()
+	}
 	if o.closed {
 		return fmt.Errorf("goverbs: %s: close %s: %w", d.info.Name, kindNames[o.kind], os.ErrClosed)
 	}

@@ -111,13 +111,21 @@ func openDevice(k kernel.Kernel, info DeviceInfo, opts *Options) (*Device, error
 	if info.Err != nil {
 		return nil, info.Err
 	}
-	f, err := k.Open(info.Path, info.Rdev)
+	d := &Device{
+		info: info, opts: *opts, kernel: k, driver: uint32(info.Driver), trace: newTracer(),
+		objects: make(map[uint64]closer), closed: make(chan struct{}),
+	}
+	d.left = make(chan struct{})
+	// The watch begins before the file is opened: see there.
+	unwatch, err := k.Watch(info.UverbsName, d.lose)
+	if err == nil {
+		d.unwatch = unwatch
+		if d.file, err = k.Open(info.Path, info.Rdev); err != nil {
+			unwatch()
+		}
+	}
 	if err != nil {
 		return nil, info.explainOpen(err)
-	}
-	d := &Device{
-		info: info, opts: *opts, kernel: k, file: f, driver: uint32(info.Driver), trace: newTracer(),
-		objects: make(map[uint64]closer), closed: make(chan struct{}),
 	}
 	d.byQPN.m = make(map[uint32]*QP)
 	if os.Getenv("GOVERBS_NOWRITE") == "1" {
@@ -125,8 +133,10 @@ func openDevice(k kernel.Kernel, info DeviceInfo, opts *Options) (*Device, error
 	}
 	if err := d.begin(); err != nil {
 		d.file.Close()
+		d.unwatch()
 		return nil, err
 	}
+	d.opened.Store(true)
 	return d, nil
 }
 

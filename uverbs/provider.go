@@ -58,6 +58,9 @@ type cqHalf interface {
 	memory() *kernel.Mapping
 	// detach lets go of the memory. destroyed says that the kernel has.
 	detach(destroyed bool) error
+	// keep lets go of what is the device's of the memory, and keeps what is in it:
+	// the device is gone, and the kernel has let go.
+	keep()
 }
 
 // qpHalf is the driver's half of a queue pair.
@@ -71,8 +74,9 @@ type qpHalf interface {
 	// wasReset is told when the device has forgotten what was posted. No Flush
 	// is under way.
 	wasReset()
-	// detach is as of cqHalf.
+	// detach and keep are as of cqHalf.
 	detach(destroyed bool)
+	keep()
 }
 
 // srqHalf is the driver's half of an SRQ.
@@ -88,8 +92,9 @@ type srqHalf interface {
 	// resize exchanges the ring, or says why it cannot.
 	resizable() error
 	resize(op string, depth int) error
-	// detach is as of cqHalf.
+	// detach and keep are as of cqHalf.
 	detach(destroyed bool) error
+	keep()
 }
 
 // ahHalf is the driver's half of an address handle.

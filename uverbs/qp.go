@@ -155,6 +155,7 @@ func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
 		object: object{dev: d, kind: kindQP, id: d.nextID()},
 		typ:    typ, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, srq: opts.SRQ, psn: rand.Uint32() & maxPSN, tag: opts.Tag,
 	}
+	qp.letGo = qp.letGoRings
 	if qp.sendCQ == nil {
 		qp.sendCQ = opts.CQ
 	}
@@ -453,14 +454,14 @@ func (qp *QP) free() error {
 		qp.awaitFlushes() // a doorbell is a store, and must not come after the end
 	}
 	qp.modify.Lock()
-	qp.modify.Unlock() //nolint:staticcheck // waiting is the purpose
+	qp.leaveGroups()
+	qp.modify.Unlock()
 	d := qp.dev
 	d.byQPN.Lock()
 	if d.byQPN.m[qp.qpn] == qp {
 		delete(d.byQPN.m, qp.qpn)
 	}
 	d.byQPN.Unlock()
-	qp.leaveGroups()
 	err := qp.destroy()
 	if err != nil {
 		qp.index.cqs.Add(1) // the device goes on naming it: nobody gets it again

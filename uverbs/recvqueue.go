@@ -167,7 +167,7 @@ func (q *RecvQueue) refuse(n uint32) error {
 	q.err = nil
 	switch {
 	case q.srq != nil && q.srq.closing.Load():
-		err = os.ErrClosed
+		err = q.srq.whyClosing()
 	case q.srq != nil && q.srq.lost != nil:
 		err = q.srq.lost
 	case q.srq != nil && err == nil:

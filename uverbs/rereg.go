@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"os"
 
 	"github.com/goverbs/goverbs/abi"
 )
@@ -145,7 +146,7 @@ func (mr *MR) startChange(pd *PD) (done func(), err error) {
 		return nil, err
 	}
 	if mr.isClosed() {
-		err = d.closedError(opReregister)
+		err = d.denied(opReregister, os.ErrClosed)
 	} else if n := mr.windowsBound(); n > 0 {
 		err = fmt.Errorf("goverbs: %s: %s: %w by %s bound to it: invalidate those first; if the peer did, poll that completion", d.info.Name, opReregister, ErrInUse, plural(n, "MW"))
 	}

@@ -39,6 +39,10 @@ func (q *CQ) Resize(ctx context.Context, depth int) error {
 		m.mu.Unlock()
 		return q.closedError()
 	}
+	if m.dead != nil { // its poller may have left
+		defer m.mu.Unlock()
+		return m.dead
+	}
 	m.resizes = append(m.resizes, r)
 	q.state.Set(cq.Mail)
 	m.mu.Unlock()
@@ -125,6 +129,9 @@ func (q *CQ) resize(depth int) error {
 	defer q.bell.Unlock()
 	if q.state.Load()&cq.Closed != 0 {
 		return q.closedError()
+	}
+	if q.mailbox.dead != nil {
+		return q.mailbox.dead
 	}
 	ring, room, lost, err := q.half.resize(op, depth)
 	if lost {

@@ -89,6 +89,8 @@ func (c *rxeCQ) resize(op string, depth int) (cq.CompletionRing, int, bool, erro
 
 func (*rxeCQ) memory() *kernel.Mapping { return nil }
 
+func (c *rxeCQ) keep() { c.mapping.Keep() }
+
 func (c *rxeCQ) detach(bool) error {
 	if c.mapping == nil {
 		return nil

@@ -69,6 +69,11 @@ func (p *rxeQP) made(op string, granted *abi.UverbsQPCap, _, receives *cq.Reques
 // wasReset has nothing to do: the kernel wipes the rings.
 func (*rxeQP) wasReset() {}
 
+func (p *rxeQP) keep() {
+	p.recv.Keep()
+	p.send.Keep()
+}
+
 func (p *rxeQP) detach(bool) {
 	for _, m := range []*kernel.Mapping{p.recv, p.send} {
 		if m != nil {

@@ -107,6 +107,8 @@ func (h *rxeSRQ) rehearse(depth int) error {
 	return trial.Close()
 }
 
+func (h *rxeSRQ) keep() { h.mapping.Keep() }
+
 func (h *rxeSRQ) detach(bool) error {
 	if h.mapping == nil {
 		return nil

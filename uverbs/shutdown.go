@@ -15,8 +15,11 @@ var errEnding = fmt.Errorf("%w: it was shut down, or Recover has not got it goin
 // whyEnding is why nothing may be posted any more. Close sets closing before
 // ending, so that who sees ending sees the right reason.
 func (qp *QP) whyEnding() error {
-	if qp.closing.Load() {
+	switch {
+	case qp.closing.Load():
 		return os.ErrClosed
+	case qp.dev.lost.Load():
+		return ErrDeviceGone
 	}
 	return errEnding
 }
@@ -205,14 +208,17 @@ func (qp *QP) awaitFlushed(ctx context.Context, turn func() error, done func() b
 	})
 }
 
-// endGone ends the requests of a queue pair whose device is gone. carried says
-// that it had carried out all sends before.
+// endGone waits for the ends of the requests of a queue pair whose device is gone.
+// carried says that it had carried out all sends before.
 func (qp *QP) endGone(ctx context.Context, carried bool, turn func() error) error {
-	qp.sendCQ.mailbox.adopt(qp.sendCQ, &qp.closing, qp.sq.requests, carried)
-	qp.recvCQ.mailbox.adopt(qp.recvCQ, &qp.closing, qp.rq.requests, false)
+	lost := qp.dev.lost.Load()
+	if !lost { // nobody but the call that failed says so
+		qp.orphan(carried)
+	}
 	since, left := time.Now(), -1
 	for !qp.sq.requests.Idle() || !qp.rq.requests.Idle() {
-		if now := qp.sq.requests.Vacant() + qp.rq.requests.Vacant(); now != left {
+		now := qp.sq.requests.Vacant() + qp.rq.requests.Vacant()
+		if now != left || lost && !qp.dev.hasLeft() {
 			since, left = time.Now(), now
 		}
 		switch {
@@ -260,7 +266,7 @@ func (q *SendQueue) WaitRoom(ctx context.Context, n int) error {
 	if n+staged > q.requests.Depth() {
 		return invalid("%s: wait for room for %d sends: %d of the queue's %d are staged: Flush first", qp.dev.info.Name, n, staged, q.requests.Depth())
 	}
-	for q.Room() < n {
+	for q.Room() < n || qp.dev.lost.Load() {
 		ready, err := qp.sendCQ.mailbox.watch(qp.sendCQ, q.requests, n+staged)
 		if err == nil && qp.ending.Load() {
 			qp.sendCQ.mailbox.unwatch(ready)
@@ -269,7 +275,7 @@ func (q *SendQueue) WaitRoom(ctx context.Context, n int) error {
 		if err != nil {
 			return fmt.Errorf("goverbs: %s: wait for room in QP %d: %w", qp.dev.info.Name, qp.qpn, err)
 		}
-		if q.Room() >= n { // it came while we asked
+		if q.Room() >= n && !qp.dev.lost.Load() { // it came while we asked
 			qp.sendCQ.mailbox.unwatch(ready)
 			return nil
 		}

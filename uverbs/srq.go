@@ -25,16 +25,17 @@ import (
 // then counts as outstanding until the SRQ is closed.
 type SRQ struct {
 	object
-	pd      *PD
-	index   *userIndex
-	half    srqHalf
-	shared  *cq.SharedRequests
-	rq      RecvQueue
-	sge     int
-	closing atomic.Bool
-	dropped atomic.Bool // its device is closed, and its ring gone
-	calls   sync.Mutex  // one call to the kernel at a time, and Close after it
-	lost    error       // why there is no ring any more; the poster's
+	pd        *PD
+	index     *userIndex
+	half      srqHalf
+	shared    *cq.SharedRequests
+	rq        RecvQueue
+	sge       int
+	closing   atomic.Bool
+	dropped   atomic.Bool // its device is closed, and its ring gone
+	calls     sync.Mutex  // one call to the kernel at a time, and Close after it
+	lost      error       // why there is no ring any more; the poster's
+	discarded atomic.Bool // Close was called: nobody is to hear of what is posted
 
 	claims  map[*CQ]int // queue pairs by CQ; guarded by the device's mu
 	claimed int         // the depth that is counted against each of them; likewise
@@ -93,6 +94,7 @@ func (pd *PD) NewSRQ(opts *SRQOptions) (*SRQ, error) {
 	}
 	defer done()
 	s := &SRQ{object: object{dev: d, kind: kindSRQ, id: d.nextID()}, pd: pd, sge: o.SGE, claims: make(map[*CQ]int), claimed: o.Depth}
+	s.letGo = s.letGoRing
 	if err := s.create(op, &o); err != nil {
 		return nil, err
 	}
@@ -225,9 +227,17 @@ func (s *SRQ) limit() (int, error) {
 // call runs a request. calls is held.
 func (s *SRQ) call(op string, r *request) error {
 	if s.closing.Load() {
-		return fmt.Errorf("goverbs: %s: %s: %w", s.dev.info.Name, op, os.ErrClosed)
+		return fmt.Errorf("goverbs: %s: %s: %w", s.dev.info.Name, op, s.whyClosing())
 	}
 	return s.dev.call(op, r)
+}
+
+// whyClosing is why closing is set.
+func (s *SRQ) whyClosing() error {
+	if s.dev.lost.Load() {
+		return ErrDeviceGone
+	}
+	return os.ErrClosed
 }
 
 // Close destroys the queue. It returns ErrInUse while queue pairs use it.
@@ -256,6 +266,7 @@ func (s *SRQ) shut() error {
 
 // free lets go of what is left after that.
 func (s *SRQ) free() error {
+	s.discarded.Store(true)
 	s.dev.endpoints.Set(s.index.n, &cq.Endpoint{QPN: cq.NoQPN, Closed: true})
 	s.index.passed()
 	if err := s.half.detach(true); err != nil {

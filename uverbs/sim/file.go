@@ -55,7 +55,7 @@ func (f *file) mapped(offset int64, n int, writable bool) (*kernel.Mapping, erro
 	// The system's pages may be larger than the device's.
 	b := memory.Bytes()[:n:n]
 	var detached atomic.Bool
-	m := kernel.NewMapping(b, func() error {
+	m := kernel.NewMapping(b, func(bool) error {
 		detached.Store(true)
 		page.Withdraw()
 		return memory.Detach()

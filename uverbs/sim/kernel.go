@@ -60,6 +60,9 @@ func (s *system) Open(path string, rdev uint64) (kernel.File, error) {
 	return nil, syscall.ENOENT
 }
 
+// Watch implements [kernel.Kernel]: a device of the model that fails says so itself.
+func (*system) Watch(string, func()) (func(), error) { return func() {}, nil }
+
 // Sysfs implements [kernel.Kernel].
 func (s *system) Sysfs() fs.FS { return s.sysfs }
 

@@ -314,6 +314,9 @@ func TestDeviceFatalUnderTraffic(t *testing.T) {
 		var waits sync.WaitGroup
 		waits.Go(func() {
 			var wcs [2]uverbs.WC
+			if n, err := w.Wait(context.Background(), wcs[:]); n != 1 || err != nil || wcs[0].Status != uverbs.StatusFlushed {
+				t.Errorf("%d, %v, %+v", n, err, wcs[0])
+			}
 			if n, err := w.Wait(context.Background(), wcs[:]); !errors.Is(err, uverbs.ErrDeviceGone) {
 				t.Errorf("%d, %v", n, err)
 			}

@@ -53,7 +53,7 @@ func (k *Kernel) Alloc(n int, opts kernel.AllocOptions) (*kernel.Mapping, error)
 	}
 	a := &allocation{asked: n, nodes: k.place(len(m.Bytes()), opts)}
 	var counted *kernel.Mapping
-	counted = kernel.NewMapping(m.Bytes(), m.Detach, func() error {
+	counted = kernel.NewMapping(m.Bytes(), func(bool) error { return m.Detach() }, func() error {
 		k.mu.Lock()
 		for node, n := range a.nodes {
 			k.free[node] += n

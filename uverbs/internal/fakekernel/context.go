@@ -110,6 +110,7 @@ func (c *context) release() {
 		e.breakOff(syscall.EIO)
 	}
 	c.dev.contexts = slices.DeleteFunc(c.dev.contexts, func(x *context) bool { return x == c })
+	c.k.freed(c.dev)
 }
 
 // destroy ends an object that nothing stands on.

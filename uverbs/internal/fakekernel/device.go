@@ -73,7 +73,8 @@ type device struct {
 	guid     uint64
 	gids     [][16]byte
 	up       bool
-	gone     bool
+	gone     bool          // answers nothing any more
+	removed  chan struct{} // while it is being removed: closed when nobody uses it any more
 	nextQPN  uint32
 	contexts []*context
 	ahs      map[uint32]*ah // by number

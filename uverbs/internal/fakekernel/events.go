@@ -37,6 +37,7 @@ func (k eventKind) String() string {
 // fields are guarded by the kernel's lock.
 type events struct {
 	k      *Kernel
+	dev    *device // holds it
 	kind   eventKind
 	signal signal
 	queue  []record
@@ -58,12 +59,12 @@ type record struct {
 	reported *uint32
 }
 
-func (k *Kernel) newEvents(kind eventKind) (*events, error) {
+func (k *Kernel) newEvents(d *device, kind eventKind) (*events, error) {
 	s, err := newSignal(k)
 	if err != nil {
 		return nil, err
 	}
-	e := &events{k: k, kind: kind, signal: s}
+	e := &events{k: k, dev: d, kind: kind, signal: s}
 	e.changed.L = &k.mu
 	k.fds[s.fd] = e
 	return e, nil
@@ -223,6 +224,7 @@ func (e *events) close() error {
 	delete(e.k.fds, e.signal.fd)
 	e.signal.close()
 	e.changed.Broadcast()
+	e.k.freed(e.dev)
 	return nil
 }
 

@@ -20,11 +20,12 @@ const (
 	Detach
 	Alloc
 	Nodes
+	Watch
 )
 
 // String names the call.
 func (o Op) String() string {
-	return [...]string{"any call", "open", "ioctl", "write", "map", "events", "detach", "alloc", "nodes"}[o]
+	return [...]string{"any call", "open", "ioctl", "write", "map", "events", "detach", "alloc", "nodes", "watch"}[o]
 }
 
 // A Call is one call across the seam.

@@ -121,6 +121,7 @@ func (f *file) Close() error {
 		f.ctx.open = false
 		f.ctx.release()
 	}
+	f.k.freed(f.dev)
 	return nil
 }
 

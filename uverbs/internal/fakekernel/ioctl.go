@@ -84,7 +84,7 @@ func (c *ioctl) add(o object) uint32 {
 
 // newEvents makes a new event file.
 func (c *ioctl) newEvents(kind eventKind) (*events, error) {
-	e, err := c.f.k.newEvents(kind)
+	e, err := c.f.k.newEvents(c.f.dev, kind)
 	if err == nil {
 		c.made = append(c.made, func() { e.close() })
 	}

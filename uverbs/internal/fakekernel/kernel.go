@@ -32,8 +32,9 @@ type Kernel struct {
 	rings   map[*ring]bool // mapped and not detached
 	mrs     map[uint32]*mr // of all devices, by index
 	mws     map[uint32]*mw // likewise
-	pages   int            // pinned
-	token   int64          // last mmap token
+	watches map[*watch]bool
+	pages   int   // pinned
+	token   int64 // last mmap token
 	nextMR  uint32
 	nextKey uint32
 }
@@ -43,7 +44,7 @@ func New(devices ...Device) *Kernel {
 	k := &Kernel{
 		memlock: math.MaxUint64, release: "6.1.192",
 		fds: make(map[int]*events), files: make(map[*file]bool), allocs: make(map[*kernel.Mapping]*allocation),
-		rings: make(map[*ring]bool), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
+		watches: make(map[*watch]bool), rings: make(map[*ring]bool), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
 	}
 	for i, d := range devices {
 		k.devices = append(k.devices, newDevice(d, i))
@@ -114,7 +115,7 @@ func (k *Kernel) find(path string) *device {
 		return nil
 	}
 	for _, d := range k.devices {
-		if d.name == name && !d.NoNode && !d.NoUverbs && !d.gone {
+		if d.name == name && !d.NoNode && !d.NoUverbs && !d.leaving() {
 			return d
 		}
 	}
@@ -158,6 +159,9 @@ func (k *Kernel) Leaks() []string {
 	for r := range k.rings {
 		leaks = append(leaks, fmt.Sprintf("%s of %d bytes is mapped", r.what, len(r.shared)))
 	}
+	for w := range k.watches {
+		leaks = append(leaks, fmt.Sprintf("%s is watched", w.name))
+	}
 	for _, a := range k.allocs {
 		leaks = append(leaks, fmt.Sprintf("%d bytes are allocated", a.asked))
 	}
@@ -190,26 +194,6 @@ func (k *Kernel) Objects() map[string]int {
 		}
 	}
 	return counts
-}
-
-// RemoveDevice takes a device away from its users, as drivers with
-// disassociation do: DEVICE_FATAL on asynchronous event files, EIO for all that
-// follows.
-func (k *Kernel) RemoveDevice(name string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, d := range k.devices {
-		if d.Name != name {
-			continue
-		}
-		d.gone = true
-		for _, c := range d.contexts {
-			c.async(0, nil, eventDeviceFatal)
-			for _, e := range c.channels {
-				e.breakOff(syscall.EIO)
-			}
-		}
-	}
 }
 
 // SetPort takes the port of a device up or down and says so in an event.

@@ -32,7 +32,7 @@ func (n *Netlink) Links() ([]nldev.Link, error) {
 	defer n.k.mu.Unlock()
 	var links []nldev.Link
 	for _, d := range n.k.devices {
-		if !d.gone {
+		if !d.leaving() {
 			links = append(links, nldev.Link{
 				Index: d.index, Name: d.Name, Ports: 1, NodeGUID: d.guid, SysImageGUID: d.guid,
 				NodeType: nldev.NodeCA, Protocol: "roce",
@@ -78,7 +78,7 @@ func (n *Netlink) Close() error { return nil }
 func (n *Netlink) device(index uint32) (d *device, unlock func()) {
 	n.k.mu.Lock()
 	for _, d := range n.k.devices {
-		if d.index == index && !d.gone {
+		if d.index == index && !d.leaving() {
 			return d, n.k.mu.Unlock
 		}
 	}

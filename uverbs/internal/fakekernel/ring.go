@@ -52,7 +52,10 @@ func (r *ring) slot(i uint32) []byte {
 // addresses, the kernel another copy. The program's bytes are left as they are;
 // overwriting them here would be seen as a race with those who still read
 // them. What was posted and not processed is lost.
-func (r *ring) detach() error {
+//
+// Mapping a copy over it is the same here: the program's bytes stay. But what the
+// kernel's queue pairs would still write would be lost, so there must not be any.
+func (r *ring) detach(keep bool) error {
 	k := r.ctx.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -61,6 +64,13 @@ func (r *ring) detach() error {
 	}
 	if err := k.faults.check(Call{Op: Detach}); err != nil {
 		return err
+	}
+	if keep && !r.ctx.dev.gone && r.what == "the ring of a CQ" {
+		for _, o := range r.ctx.objects {
+			if q, ok := o.(*cq); ok && q.ring == r {
+				k.violation("the ring of a CQ that exists was copied")
+			}
+		}
 	}
 	r.drop()
 	return nil

@@ -14,7 +14,7 @@ func sysfs(devices []*device) fstest.MapFS {
 		files[name] = &fstest.MapFile{Data: fmt.Appendf(nil, format+"\n", args...), Mode: 0o444}
 	}
 	for _, d := range devices {
-		if d.gone {
+		if d.leaving() {
 			continue
 		}
 		if !d.NoUverbs {

@@ -20,6 +20,7 @@ type events struct {
 	fd int
 	// forgotten closes fd if the program forgets to, as an os.File does.
 	forgotten runtime.Cleanup
+	anchor    Anchor
 
 	// mu is read-locked around every non-blocking read of fd: such a read
 	// goes past f, whose own lock a parked ReadWait holds.
@@ -40,7 +41,7 @@ func newEvents(fd int) (*events, error) {
 	}
 	unix.CloseOnExec(fd)
 	e := &events{fd: fd}
-	e.forgotten = runtime.AddCleanup(e, func(fd int) { closeFD(fd) }, fd)
+	e.forgotten = e.anchor.OnCollect(func() { closeFD(fd) })
 	return e, nil
 }
 

@@ -9,6 +9,6 @@ func HeapMapping(n, align int) *Mapping {
 	b := make([]byte, n+align)
 	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & (align - 1)
 	return NewMapping(b[skip:skip+n:skip+n],
-		func() error { return nil },
+		func(bool) error { return nil },
 		func() error { return nil })
 }

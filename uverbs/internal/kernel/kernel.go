@@ -46,6 +46,16 @@ type Kernel interface {
 
 	// PageSize is the size of a memory page in bytes.
 	PageSize() int
+
+	// Watch has gone called, at least once and from another goroutine, when
+	// the device whose verbs file has this name in /sys, such as "uverbs0", is
+	// being removed; whoever is given the name afterwards is another device.
+	// gone must not block, nor call stop. After stop, which may be called again,
+	// gone is not called any more.
+	//
+	// What was opened after Watch began, and before it calls gone, is of that
+	// device.
+	Watch(name string, gone func()) (stop func(), err error)
 }
 
 // AllocOptions are the choices of [Kernel.Alloc]. The zero value is ordinary

@@ -44,6 +44,9 @@ func (other) Alloc(n int, opts AllocOptions) (*Mapping, error) {
 	return HeapMapping(n, os.Getpagesize()), nil
 }
 
+// Watch implements [Kernel]: there is no device.
+func (other) Watch(string, func()) (func(), error) { return func() {}, nil }
+
 // Nodes implements [Kernel].
 func (other) Nodes(*Mapping) (map[int]int, error) { return nil, ErrNotLinux }
 

@@ -65,4 +65,20 @@ func replaceByZeros(addr unsafe.Pointer, n int) error {
 	return err
 }
 
+// replaceByCopy maps private pages with the same content over b, as atomically.
+func replaceByCopy(addr unsafe.Pointer, b []byte) error {
+	private, err := mapAnonymous(len(b), 0)
+	if err != nil {
+		return err
+	}
+	copy(private.b, b)
+	n := uintptr(len(b))
+	_, _, errno := unix.Syscall6(unix.SYS_MREMAP, uintptr(private.addr), n, n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED, uintptr(addr), 0)
+	if errno != 0 {
+		private.unmap()
+		return errno
+	}
+	return nil
+}
+
 func munmap(addr unsafe.Pointer, n int) error { return unix.MunmapPtr(addr, uintptr(n)) }

@@ -17,9 +17,10 @@ type Mapping struct {
 	// the time: one in software does not do so by itself.
 	Fresh func()
 
+	anchor Anchor
 	b      []byte
 	page   int // size of its pages in bytes, if from [Kernel.Alloc]
-	detach func() error
+	detach func(keep bool) error
 	unmap  func() error
 
 	detached, unmapped      sync.Once
@@ -27,10 +28,11 @@ type Mapping struct {
 }
 
 // NewMapping makes a Mapping of b. detach replaces the memory at the same
-// addresses by private zero pages; unmap gives the addresses back. Each runs
+// addresses by private pages: a copy of what is there with keep, else zeros;
+// where it was replaced before it does nothing. unmap gives the addresses back,
 // at most once. A mapping from [File.Map] is unmapped when it becomes
 // unreachable; one from [Kernel.Alloc] only by Unmap, unless it was asked for.
-func NewMapping(b []byte, detach, unmap func() error) *Mapping {
+func NewMapping(b []byte, detach func(keep bool) error, unmap func() error) *Mapping {
 	return &Mapping{b: b, detach: detach, unmap: unmap}
 }
 
@@ -42,8 +44,18 @@ func (m *Mapping) Bytes() []byte { return m.b }
 // pages at the same addresses, which frees the file that was mapped. It may be
 // called more than once and beside readers and writers of the memory.
 func (m *Mapping) Detach() error {
-	m.detached.Do(func() { m.detachError = m.detach() })
+	m.detached.Do(func() { m.detachError = m.detach(false) })
 	return m.detachError
+}
+
+// Keep is Detach, but what was in the memory stays. Nobody but readers, and writers
+// whose stores may be lost, is at the memory meanwhile. When it fails the memory is
+// still the device's, until Detach. There may be none.
+func (m *Mapping) Keep() error {
+	if m == nil {
+		return nil
+	}
+	return m.detach(true)
 }
 
 // Unmap gives the addresses back. Nothing may use Bytes afterwards.

@@ -3,18 +3,18 @@
 package kernel
 
 import (
-	"runtime"
 	"sync"
 	"unsafe"
 )
 
 // region is the system's side of a [Mapping]: it must not refer to the
-// Mapping, whose cleanup it is the argument of.
+// Mapping, whose cleanup leads to it.
 type region struct {
 	mu   sync.Mutex
 	addr unsafe.Pointer
 	b    []byte
-	gone bool
+	gone bool // unmapped
+	ours bool // no device's any more
 }
 
 // mapping wraps r. With collect set, r is unmapped when the Mapping becomes
@@ -22,20 +22,26 @@ type region struct {
 func (r *region) mapping(collect bool) *Mapping {
 	m := NewMapping(r.b, r.detach, r.unmap)
 	if collect {
-		runtime.AddCleanup(m, func(r *region) { r.unmap() }, r)
+		m.anchor.OnCollect(func() { r.unmap() })
 	}
 	return m
 }
 
-// detach replaces what is mapped by zero pages. After unmap it does nothing:
-// the addresses may already be somebody else's.
-func (r *region) detach() error {
+// detach replaces what is mapped by zero pages, or by a copy. After unmap it does
+// nothing: the addresses may already be somebody else's.
+func (r *region) detach(keep bool) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.gone {
+	if r.gone || r.ours {
 		return nil
 	}
-	return replaceByZeros(r.addr, len(r.b))
+	if keep {
+		err = replaceByCopy(r.addr, r.b)
+	} else {
+		err = replaceByZeros(r.addr, len(r.b))
+	}
+	r.ours = err == nil
+	return err
 }
 
 func (r *region) unmap() error {
