@@ -16,3 +16,15 @@ func ExampleWC_Err() {
 	// send request 7 on QP 17: RNR retry exceeded (status 13): the peer had no receive posted for too long
 	// true
 }
+
+// What a program does after a failure depends on how far away its cause is.
+func ExampleStatus_Remedy() {
+	for _, s := range []cq.Status{cq.StatusRemoteAccess, cq.StatusRetryExceeded, cq.StatusFlushed, cq.Status(77)} {
+		fmt.Printf("%v: look at %v; then %v\n", s, s.Fault(), s.Remedy())
+	}
+	// Output:
+	// remote access error: look at this program; then reset and connect the queue pair again
+	// transport retry exceeded: look at the path, or nobody is at its end; then find the peer, and connect anew
+	// flushed: look at an earlier failure; then reset and connect the queue pair again
+	// Status(77): look at this device; then find the peer, and connect anew
+}

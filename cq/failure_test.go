@@ -1,6 +1,7 @@
 package cq
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func TestFailuresBesidePollers(t *testing.T) {
 			})
 		}
 		all.Go(func() {
-			for !e.Send.Idle() || !e.Recv.Idle() {
+			for ; !e.Send.Idle() || !e.Recv.Idle(); runtime.Gosched() {
 				if first, ok := f.First(); ok {
 					if s := first.WC.Side; first.WC.Status != StatusFatal+Status(s) || first.WC.VendorErr != uint32(s) || first.WC.ID != 100+100*uint64(s) {
 						t.Errorf("%+v", first)

@@ -44,6 +44,11 @@
 // [ErrNoEvents], [ErrGRH], [ErrNoDevices], [ErrUnknownDevice] and os.ErrClosed are for
 // errors.Is. A failed request is no call that fails: see [WC.Err].
 //
+// A request that fails takes its queue pair to ERR, and those after it are flushed.
+// [QP.FirstFailure] is the one that was no flush, [cq.Status.Fault] and
+// [cq.Status.Remedy] say where to look and what helps, [CQ.Explain] says all that is
+// known of it, and [QP.Recover] makes the queue pair good again on the same CQ.
+//
 // # Devices
 //
 // Soft-RoCE (driver rxe), and ConnectX-4 and later (driver mlx5), with the same

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -208,6 +209,10 @@ func TestExplainBesidePoster(t *testing.T) {
 	go func() {
 		defer close(done)
 		for i := uint64(0); i < 3000; {
+			if sq.Room() == 0 {
+				runtime.Gosched()
+				continue
+			}
 			for n := uint64(1); n < 9 && sq.Room() > 0; n++ {
 				sq.Write(i*3, r.peer.Regions[0].At(0), r.mr.Span(4096, int(1+i%64)))
 				i++
@@ -223,6 +228,9 @@ func TestExplainBesidePoster(t *testing.T) {
 		k, err := r.sendQ.Poll(wcs[:])
 		if err != nil {
 			t.Fatal(err)
+		}
+		if k == 0 {
+			runtime.Gosched()
 		}
 		for i := range wcs[:k] {
 			if n++; n%5 != 0 {
