@@ -52,7 +52,7 @@ type cqMeter struct {
 
 	levels       [2]level      // alarm and growth
 	above, below uint32        // an occupancy from which on, and under which, levels change
-	found        uint32        // the occupancy when one did
+	found        atomic.Uint32 // the occupancy when the alarm was raised
 	chores       atomic.Uint32 // what due has to do
 	policy       *Growth
 	wanted       atomic.Int64 // completions that queue pairs claim or asked for, if they are why to grow
@@ -171,7 +171,9 @@ func (m *cqMeter) level(n uint32, drained bool) {
 			l.reached = was >= l.low
 		case was >= l.at:
 			l.reached = true
-			m.found = was
+			if i == alarm {
+				m.found.Store(was)
+			}
 			m.leave(l.chore)
 		}
 	}
@@ -220,7 +222,7 @@ func (m *cqMeter) leave(chore uint32) {
 func (m *cqMeter) due() {
 	m.q.state.Clear(cq.Due)
 	chores := m.chores.Swap(0)
-	found := m.found
+	found := m.found.Load()
 	if chores&(1<<growth) != 0 {
 		m.policy.run(m)
 	}

@@ -36,6 +36,18 @@
 // called from any goroutine: a poller or poster inside a call gets os.ErrClosed.
 // An open Device has one goroutine of its own, for asynchronous events.
 //
+// # Watching
+//
+// [CQOptions].Stats makes a completion queue count what its poller finds, [CQ.Stats]
+// returns it, and [CQ.WriteOpenMetrics], or [cq.WriteOpenMetrics] for many queues and
+// waiters at once, writes it for a monitoring system. [CQ.Usage] says how full a queue
+// is, StatsOptions.OnHighWater tells when it fills up, and [CQOptions].Grow makes it
+// deeper then. A queue without these options counts nothing and takes no longer.
+//
+// Levels to be told of: any overrun or stray completion; a share of empty polls above
+// 30% while the service is busy; a 99th percentile of post-to-completion times above
+// what the service can afford. See [CQStats].
+//
 // # Errors
 //
 // A call that the kernel refused returns [*Error], which wraps the errno.
