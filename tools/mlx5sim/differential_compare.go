@@ -42,6 +42,11 @@ var differences = []difference{
 		extra:  func(r *record) bool { return r.kind == recordIoctl && queries.MatchString(r.of) },
 	},
 	{
+		name:   "state after events",
+		reason: "goverbs asks for the state of a queue pair of which an event says that it failed: the event may be late, and the queue pair a new one",
+		extra:  func(r *record) bool { return r.kind == recordIoctl && r.of == queryQP },
+	},
+	{
 		name:   "response pointer",
 		reason: "write commands begin with the address of their response, at which the kernel does not look when they come in an ioctl, where the response is an attribute: libmlx5 fills it in all the same",
 		fields: []fieldRule{{kind: recordIoctl, of: `DEVICE\.INVOKE_WRITE (ALLOC_PD|CREATE_COMP_CHANNEL|REG_MR|REREG_MR|ALLOC_MW|CREATE_AH|RESIZE_CQ|QUERY_QP)`, name: `CORE_IN\+0`}},
