@@ -128,13 +128,12 @@ type locatedQueue interface{ LocalCPUs() []int }
 // near returns the processors that the poller is best on, of those that the process may
 // use, or nil if there is no telling or no choice.
 func (p *groupPoller) near() []int {
-	p.g.mu.Lock()
-	defer p.g.mu.Unlock()
 	var cpus []int
-	for _, m := range p.wanted {
-		if l, ok := m.q.(locatedQueue); ok {
-			cpus = append(cpus, l.LocalCPUs()...)
+	for _, m := range p.serving {
+		if l, ok := m.q.(locatedQueue); ok && !m.located {
+			m.cpus, m.located = l.LocalCPUs(), true // which reads files
 		}
+		cpus = append(cpus, m.cpus...)
 	}
 	slices.Sort(cpus)
 	cpus = common(slices.Compact(cpus), p.g.allowed)

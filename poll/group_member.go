@@ -32,6 +32,8 @@ type member struct {
 	waitErr error         // what arming, or taking an event, said
 	visited time.Duration // the poller's handling, at the last visit
 	mod     *Moderator
+	cpus    []int // near the queue's device, once located
+	located bool
 }
 
 // memberCounters are written by the poller, with bump; gap is a time.Duration.

@@ -117,14 +117,11 @@ func (p *groupPoller) onThread(f func() error) error {
 // serveUntil returns nil when ctx ends.
 func (p *groupPoller) serveUntil(ctx context.Context) error {
 	for {
-		if err := p.place(); err != nil {
-			return err
-		}
 		turn, cancel := context.WithCancel(ctx)
 		p.adopt(cancel)
-		err := error(nil)
+		err := p.place()
 		switch {
-		case ctx.Err() != nil:
+		case err != nil, ctx.Err() != nil:
 		case len(p.serving) == 0:
 			<-turn.Done()
 		case p.failing:
