@@ -30,14 +30,16 @@ type Requests struct {
 	// request, the second for every batch. A line between keeps apart what
 	// machines load in pairs. Where a queue pair ends another goroutine is the
 	// poster, but the poster that was may still ask for room.
-	_           [64]byte
-	staged      uint32 // next number to stage; tail once committed
-	unsignaled  uint32 // how many staged in a row will not complete by themselves
-	stagedQuiet bool   // the device does not report the end of the last one
-	quiet       bool   // the same of the last one that was committed
-	_           [54]byte
-	tail        uint32
-	_           [60]byte
+	_      [64]byte
+	staged uint32 // next number to stage; tail once committed
+	run    uint32 // how many staged in a row will not complete by themselves
+	quiet  bool   // the device does not report the end of the last one that was committed
+	_      [7]byte
+	begin  *Slot // first and places are first and mask once more: the poller does not write here
+	places uint32
+	_      [36]byte
+	tail   uint32
+	_      [60]byte
 }
 
 // Slot is what the table keeps of one request. It begins as a WC does, and what
@@ -75,7 +77,7 @@ func NewRequests(depth uint32, side Side, qpn uint32, state *State) *Requests {
 	}
 	slots := make([]Slot, n)
 	return &Requests{
-		first: &slots[0], mask: n - 1, depth: depth, side: side, qpn: qpn, state: state, key: uint64(qpn) << 32, kind: uint64(side)<<48 | uint64(OpRecv)<<40,
+		first: &slots[0], mask: n - 1, begin: &slots[0], places: n - 1, depth: depth, side: side, qpn: qpn, state: state, key: uint64(qpn) << 32, kind: uint64(side)<<48 | uint64(OpRecv)<<40,
 	}
 }
 
@@ -95,19 +97,42 @@ func (r *Requests) Stage(id uint64, op Opcode, bytes uint32, quiet bool) (seq ui
 	seq = r.staged
 	s := r.slot(seq)
 	s.id, s.bytes, s.tag = id, bytes, [4]byte{slotVisible, byte(op)}
-	signal = true
 	if quiet {
 		s.setState(slotQuiet)
-		r.unsignaled++
-		signal = r.unsignaled >= (r.depth+1)/2
 	}
-	if signal {
-		r.unsignaled = 0
-	}
-	r.stagedQuiet = !signal
+	r.run, signal = r.Run(quiet)
 	StoreRelease32(&r.staged, seq+1)
 	return seq, signal
 }
+
+// Next is the number of the next request to be staged, and Limit the number of the
+// first one that there is no room for now. Next is the poster's, Limit too: by the time
+// it is known there may be more room.
+func (r *Requests) Next() uint32  { return atomic.LoadUint32(&r.staged) }
+func (r *Requests) Limit() uint32 { return atomic.LoadUint32(&r.head) + r.depth }
+
+// Run is how many requests in a row will not complete by themselves once one more is
+// staged, and whether the device has to report the end of that one.
+func (r *Requests) Run(quiet bool) (run uint32, signal bool) {
+	if run = r.run + 1; !quiet || run >= (r.depth+1)/2 {
+		return 0, true
+	}
+	return run, false
+}
+
+// Enter is Stage and Place in one, small enough to be inlined. The tag has the position
+// in its upper 16 bits, the opcode in the 8 below, and is TagQuiet or nothing in the
+// lowest; run is what Run said.
+func (r *Requests) Enter(id uint64, bytes, tag, run uint32) {
+	s := r.next()
+	s.id, s.bytes = id, bytes
+	s.setTag(tag)
+	r.run = run
+	StoreRelease32(&r.staged, r.staged+1)
+}
+
+// TagQuiet is in the tag of a request of whose success the program will not hear.
+const TagQuiet uint32 = slotQuiet
 
 // StageSilent enters a request of the library's own, of which the program never
 // hears, and returns its number. The device reports its end, so that those of the
@@ -134,7 +159,7 @@ func (r *Requests) Quiet() bool {
 // Commit makes the staged requests posted ones. It comes before the device can
 // see them. Poster's side.
 func (r *Requests) Commit() {
-	r.quiet = r.stagedQuiet
+	r.quiet = r.run != 0
 	StoreRelease32(&r.tail, r.staged)
 }
 
@@ -148,12 +173,14 @@ func (r *Requests) Rollback(n uint32) {
 		StoreRelease32(&r.staged, r.staged-1)
 		r.slot(r.staged).setState(slotVoid)
 	}
+	if int32(r.tail-r.staged) > 0 {
+		r.quiet = true
+		StoreRelease32(&r.tail, r.staged)
+	}
 	// The requests before these may all have been quiet: signalling one too
 	// many is harmless.
-	r.unsignaled, r.stagedQuiet = r.depth, r.quiet
-	if int32(r.tail-r.staged) > 0 {
-		r.quiet, r.stagedQuiet = true, true
-		StoreRelease32(&r.tail, r.staged)
+	if r.run = r.depth; !r.quiet && r.staged == r.tail {
+		r.run = 0
 	}
 }
 

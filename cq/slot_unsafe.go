@@ -12,6 +12,12 @@ func (r *Requests) slot(seq uint32) *Slot {
 	return (*Slot)(unsafe.Add(unsafe.Pointer(r.first), uintptr(seq&r.mask)*unsafe.Sizeof(Slot{})))
 }
 
+// next is the slot of the request that is staged next, without a look at what the
+// poller writes.
+func (r *Requests) next() *Slot {
+	return (*Slot)(unsafe.Add(unsafe.Pointer(r.begin), uintptr(r.staged&r.places)*unsafe.Sizeof(Slot{})))
+}
+
 // Front returns the oldest outstanding request. It does what slot does, and does not
 // call it: a call in an inlined call leaves a NOP behind.
 func (r *Requests) Front(head uint32) *Slot {
@@ -21,6 +27,10 @@ func (r *Requests) Front(head uint32) *Slot {
 // beginning is what slots and completions have in common; an array, which is copied
 // in one piece where the machine can.
 type beginning [2]uint64
+
+// setTag sets all of the tag, in one store: of bytes that are put together the compiler
+// stores the parts.
+func (s *Slot) setTag(v uint32) { *(*uint32)(unsafe.Pointer(&s.tag)) = little32(v) }
 
 // Sent makes w the completion of the request, one of the send side, which succeeded
 // at stamp of the device's clock.

@@ -134,9 +134,8 @@ func (a *arm) answered(completed bool) bool {
 
 func (a *arm) store(c *consumer, word uint32) {
 	cq.StoreRelease32(&c.record[1], toBE32(word))
-	mmio.StartWC() // the register may be mapped either way
-	mmio.StoreDoorbell64(a.register, toBE64(uint64(word)<<32|uint64(a.number)))
-	mmio.FlushWC()
+	// The register may be mapped either way.
+	mmio.StoreWC(a.register, toBE64(uint64(word)<<32|uint64(a.number)))
 	if a.tell != nil {
 		a.tell(uarArm, uint64(word)<<32|uint64(a.number))
 	}

@@ -39,27 +39,27 @@ func (c *consumer) scan(i, n uint32) uint32 {
 		return 0
 	}
 	if c.ring.stride == 64 {
-		return n - scan[[64]byte](c.ring.entry(i), n, c.lap(i))
+		return n - scan[[64]byte](c.ring.entry(i), n, c.lap(i), 64)
 	}
-	return n - scan[[128]byte](c.ring.entry(i), n, c.lap(i))
+	return n - scan[[0]byte](c.ring.entry(i), n, c.lap(i), c.ring.stride)
 }
 
 // scan looks at left entries from e on and returns how many are left, from the
 // first on that is not software's. There is one at least. The owner bit of the lap
 // is where it is in memory.
-func scan[E entrySize](e *cqe, left, lap uint32) uint32 {
+func scan[E entrySize](e *cqe, left, lap uint32, stride uintptr) uint32 {
 	// Four at a time, with one branch, as long as all are successes of this lap.
 	for left >= 4 {
-		b := nextEntry[E](e)
-		c := nextEntry[E](b)
-		d := nextEntry[E](c)
+		b := nextEntry[E](e, stride)
+		c := nextEntry[E](b, stride)
+		d := nextEntry[E](c, stride)
 		if ((e.owner()^lap)|(b.owner()^lap)|(c.owner()^lap)|(d.owner()^lap))&(ownerInMemory|abnormal) != 0 {
 			break
 		}
 		if left -= 4; left == 0 {
 			return 0
 		}
-		e = nextEntry[E](d)
+		e = nextEntry[E](d, stride)
 	}
 	for {
 		if v := e.owner() ^ lap; v&ownerInMemory != 0 || invalid(v) {
@@ -68,7 +68,7 @@ func scan[E entrySize](e *cqe, left, lap uint32) uint32 {
 		if left--; left == 0 {
 			return 0
 		}
-		e = nextEntry[E](e)
+		e = nextEntry[E](e, stride)
 	}
 }
 

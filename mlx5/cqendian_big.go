@@ -16,3 +16,6 @@ const abnormal = 0x80
 
 // invalid says whether the last four bytes of a CQE have the opcode of none.
 func invalid(v uint32) bool { return v&0xf0 == 0xf0 }
+
+// ControlSignal is the Control of a request without flags.
+const ControlSignal uint64 = ctrlSignal << 32

@@ -37,11 +37,9 @@ func (q *CQ) bodies(next, want uint32, wcs []cq.WC, n int) (int, uint32) {
 		return q.slowly(next, count, wcs, n), next + count
 	case q.ring.stride == 64 && q.decode.stampMask == 0:
 		return bodies[[64]byte, plain](q, next, want, wcs, n)
-	case q.ring.stride == 64:
-		return bodies[[64]byte, stamped](q, next, want, wcs, n)
 	}
-	// One function, with stamps or without: each more is 7 kB of every program.
-	return bodies[[128]byte, stamped](q, next, want, wcs, n)
+	// One function for all others: each more is 7 kB of every program.
+	return bodies[[0]byte, stamped](q, next, want, wcs, n)
 }
 
 // Type parameters choose what is the same for all completions of a queue or a run:
@@ -72,7 +70,7 @@ func bodies[E entrySize, T stamps](q *CQ, next, want uint32, wcs []cq.WC, n int)
 	count := want
 	if want > 1 {
 		// A device that takes back what it wrote could make it none.
-		count = max(want-scan[E](q.ring.entry(next), want, q.lap(next)), 1)
+		count = max(want-scan[E](q.ring.entry(next), want, q.lap(next), q.ring.stride), 1)
 	}
 	mmio.ReadBarrier()
 	view := q.decode.endpoints.View()
@@ -160,7 +158,7 @@ func sends[E entrySize, T stamps](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.
 		if r.Pop(head); left == 1 {
 			return 0
 		}
-		e, w, left = nextEntry[E](e), nextWC(w), left-1
+		e, w, left = nextEntry[E](e, q.ring.stride), nextWC(w), left-1
 	}
 }
 
@@ -215,6 +213,6 @@ func receives[E entrySize, T stamps, K receiveKind, O origin](q *CQ, e *cqe, w *
 		if r.Pop(head); left == 1 {
 			return 0
 		}
-		e, w, left = nextEntry[E](e), nextWC(w), left-1
+		e, w, left = nextEntry[E](e, q.ring.stride), nextWC(w), left-1
 	}
 }

@@ -78,13 +78,16 @@ func (r *cqRing) entry(i uint32) *cqe {
 func (r *cqRing) straight(i uint32) uint32 { return r.mask + 1 - i&r.mask }
 
 // entrySize is the distance of two entries, for functions that have it as a type
-// parameter.
-type entrySize interface{ [64]byte | [128]byte }
+// parameter: that of most queues, or whatever the ring says.
+type entrySize interface{ [64]byte | [0]byte }
 
-// nextEntry is the CQE that follows e in memory. It is not for the last of the
-// ring.
-func nextEntry[E entrySize](e *cqe) *cqe {
-	return (*cqe)(unsafe.Add(unsafe.Pointer(e), unsafe.Sizeof(*new(E))))
+// nextEntry is the CQE that follows e in memory, in a ring of a stride. It is not for
+// the last of the ring.
+func nextEntry[E entrySize](e *cqe, stride uintptr) *cqe {
+	if n := unsafe.Sizeof(*new(E)); n != 0 {
+		stride = n
+	}
+	return (*cqe)(unsafe.Add(unsafe.Pointer(e), stride))
 }
 
 // nextWC is the completion that follows w in a slice. It is not for the last one.

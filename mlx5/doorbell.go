@@ -111,20 +111,16 @@ func (b *bell) ring(w *wqes, pos, blocks uint32, alone bool) {
 		mmio.StoreDoorbell64(b.reg, control.first())
 		return
 	}
-	mmio.StartWC()
 	switch {
 	case b.mode == doorbellCombining:
-		mmio.StoreDoorbell64(b.reg, control.first())
+		mmio.StoreWC(b.reg, control.first())
 	case alone && control.segments() > 1 && blocks<<blockShift <= b.half:
-		for i := range blocks {
-			mmio.CopyBlueFlame((*[blockBytes]byte)(b.mem[b.at+i<<blockShift:]), w.block(pos+i<<blockShift))
-		}
+		w.copyWC((*[blockBytes]byte)(b.mem[b.at:]), pos, blocks)
 		b.at ^= b.half
 	default:
-		mmio.StoreDoorbell64(b.word(), control.first())
+		mmio.StoreWC(b.word(), control.first())
 		b.at ^= b.half
 	}
-	mmio.FlushWC()
 }
 
 // told tells a device in software what ring has stored, and how far in the register.

@@ -13,7 +13,6 @@ type SQ struct {
 	next      uint32 // block at which the next request begins, free-running
 	published uint32 // next, when Publish was last called
 	last      uint32 // block at which the last request begins
-	staged    uint32 // requests between the two
 
 	qpn        uint32
 	operations Operations
@@ -28,6 +27,9 @@ type SQ struct {
 	record   *uint32
 	bell     bell
 	requests *cq.Requests
+	// straight is the last block in the ring at which a request of any length may
+	// begin that does not go round the end.
+	straight uint32
 }
 
 var _ cq.SendRing = (*SQ)(nil)
@@ -91,6 +93,7 @@ func NewSQ(c SQConfig) (*SQ, error) {
 		record:     record,
 		bell:       c.Doorbell.bell(),
 		requests:   c.Requests,
+		straight:   s.Blocks - (s.RequestBytes+blockBytes-1)>>blockShift,
 	}, nil
 }
 
@@ -153,7 +156,6 @@ func (q *SQ) Put(r *cq.SendRequest) {
 	q.requests.Place(requestNumber(r.WRID), uint16(q.next))
 	q.last = q.next
 	q.next += (bytes + blockBytes - 1) >> blockShift
-	q.staged++
 }
 
 // PutNop writes a request that does nothing, and completes when all that was put
@@ -166,7 +168,6 @@ func (q *SQ) PutNop(wrid uint64) {
 	q.requests.Place(requestNumber(wrid), uint16(q.next))
 	q.last = q.next
 	q.next++
-	q.staged++
 }
 
 // putInline writes an inline segment of data, which is not empty, at pos and
@@ -210,42 +211,48 @@ func (q *SQ) putAddress(pos uint32, r *cq.SendRequest) uint32 {
 // Publish hands all that was Put to the device: it writes the doorbell record and
 // rings.
 func (q *SQ) Publish() {
-	n := q.staged
-	if n == 0 {
+	if q.next == q.published {
 		return
 	}
 	storeRecord(q.record, q.next)
 	at := q.bell.at
-	q.bell.ring(&q.wqes, q.last<<blockShift, q.next-q.last, n == 1)
+	q.bell.ring(&q.wqes, q.last<<blockShift, q.next-q.last, q.last == q.published)
 	if q.bell.tell != nil {
 		q.bell.told(at, q.segment(q.last<<blockShift).first())
 	}
-	q.published, q.publishedFence, q.staged = q.next, q.fence, 0
+	q.published, q.publishedFence = q.next, q.fence
 }
 
 // Rollback takes the last n requests back. Published ones are the device's: they
 // stay.
 func (q *SQ) Rollback(n uint32) {
-	keep := q.staged - min(n, q.staged)
-	// Requests do not say where the one before begins, so this goes over those
-	// that stay.
+	// Requests do not say where the one before begins, so this goes over all, and
+	// over those that stay.
+	keep := -int(n)
+	for pos := q.published; int32(q.next-pos) > 0; keep++ {
+		pos += q.blocks(pos)
+	}
 	q.next, q.last, q.fence = q.published, q.published, q.publishedFence
-	for range keep {
+	for ; keep > 0; keep-- {
 		q.last = q.next
-		wqe := q.segment(q.next << blockShift)
-		q.next += (wqe.segments()*segmentBytes + blockBytes - 1) >> blockShift
+		q.next += q.blocks(q.last)
 		q.fence = 0
-		if wqe.opcode() == opcodeUMR {
+		if q.segment(q.last<<blockShift).opcode() == opcodeUMR {
 			q.fence = ctrlSmallFence
 		}
 	}
-	q.staged = keep
+}
+
+// blocks is how many blocks the request at a block takes, as the memory says, one at
+// least.
+func (q *SQ) blocks(at uint32) uint32 {
+	return max((q.segment(at<<blockShift).segments()*segmentBytes+blockBytes-1)>>blockShift, 1)
 }
 
 // Reset begins anew, after the queue pair was reset: the device counts from 0
 // again. Nothing may be outstanding or staged.
 func (q *SQ) Reset() {
-	q.next, q.published, q.last, q.staged = 0, 0, 0, 0
+	q.next, q.published, q.last = 0, 0, 0
 	q.fence, q.publishedFence = 0, 0
 	cq.StoreRelease32(q.record, 0)
 }

@@ -18,7 +18,7 @@ var sendHot = map[string][]string{
 	"mlx5.(*SQ).Publish":    {"mlx5.(*bell).told", "mlx5.(*bell).ring"},
 	"mlx5.(*SQ).Rollback":   {},
 	// The stores to a register are leaf functions of their own.
-	"mlx5.(*bell).ring":       {"mlx5/internal/mmio.StartWC", "mlx5/internal/mmio.FlushWC", "mlx5/internal/mmio.storeDoorbell64", "mlx5/internal/mmio.copyBlueFlame"},
+	"mlx5.(*bell).ring":       {"mlx5/internal/mmio.storeDoorbell64", "mlx5/internal/mmio.storeWC", "mlx5/internal/mmio.copyWC"},
 	"mlx5.(*RQ).Put":          {"runtime.gopanic", "mlx5.(*wqes).putReceive"},
 	"mlx5.(*wqes).putReceive": {},
 	"mlx5.(*RQ).Publish":      {},

@@ -276,7 +276,7 @@ func TestSendRollback(t *testing.T) {
 		at := rng.Uint32()
 		for _, q := range []*testQueue{a, b} {
 			q.at(at)
-			q.fence, q.publishedFence, q.staged = 0, 0, 0
+			q.fence, q.publishedFence = 0, 0
 			q.bell.at = 0
 			clear(q.mem)
 			clear(q.register)

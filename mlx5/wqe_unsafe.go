@@ -1,6 +1,10 @@
 package mlx5
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/goverbs/goverbs/mlx5/internal/mmio"
+)
 
 // wqes is the memory of a queue's requests: a power of two of bytes. Positions in
 // it are free-running.
@@ -24,9 +28,9 @@ func (w *wqes) segment(pos uint32) *segment {
 	return (*segment)(unsafe.Add(w.base, pos&w.mask))
 }
 
-// block returns the 64 bytes at a position, a multiple of 64.
-func (w *wqes) block(pos uint32) *[blockBytes]byte {
-	return (*[blockBytes]byte)(unsafe.Add(w.base, pos&w.mask))
+// copyWC stores so many blocks of 64 bytes, from a position on, to a register.
+func (w *wqes) copyWC(to *[blockBytes]byte, pos, blocks uint32) {
+	mmio.CopyWC(to, (*[blockBytes]byte)(w.base), pos, w.mask, blocks)
 }
 
 // half returns the 4 bytes at a position, a multiple of 4.

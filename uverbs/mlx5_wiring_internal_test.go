@@ -130,7 +130,7 @@ func (qp *QP) Slow(publish bool) (entered, goOn chan struct{}) {
 	s := &slowSQ{SQ: qp.sq.ring.(*mlx5.SQ), entered: make(chan struct{}), goOn: make(chan struct{})}
 	s.put.Store(!publish)
 	s.publish.Store(publish)
-	qp.sq.ring = s
+	qp.sq.ring, qp.sq.fast, qp.sq.limit = s, nil, qp.sq.requests.Next()
 	return s.entered, s.goOn
 }
 

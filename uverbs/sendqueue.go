@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/mlx5"
 )
 
 // SendQueue stages send-side requests and hands them to the device. One
@@ -34,6 +35,10 @@ type SendQueue struct {
 	ends   sync.Mutex  // the end of the queue, and who may write there; see tail
 	voided atomic.Bool // what was staged was taken back there, and no Flush has said so
 
+	fast    *mlx5.SQ // ring, where requests may go the fast way, or nil; see sendfast.go
+	limit   uint32   // the number of the request that has to ask again whether it may
+	careful bool     // the next one may not
+
 	wr    cq.SendRequest
 	sges  []cq.SGE     // of wr
 	ops   opSet        // what can be posted
@@ -46,18 +51,14 @@ func (q *SendQueue) init(qp *QP, ring cq.SendRing, requests *cq.Requests) {
 	if r, ok := ring.(interface{ Reset() }); ok {
 		q.restart = r.Reset
 	}
+	if qp.typ != UD {
+		q.fast, _ = ring.(*mlx5.SQ)
+	}
 	q.ops = qp.dev.provider.operations(qp.typ) & qp.dev.attr.operations()
 }
 
 // Room is how many more requests can be staged now.
 func (q *SendQueue) Room() int { return q.requests.Room() }
-
-// Send sends a message from a span.
-func (q *SendQueue) Send(id uint64, from Span, flags ...SendFlags) {
-	q.begin(cq.OpSend, flags)
-	q.span(from)
-	q.stage(id)
-}
 
 // SendV sends a message gathered from several spans.
 func (q *SendQueue) SendV(id uint64, from []Span, flags ...SendFlags) {
@@ -75,35 +76,10 @@ func (q *SendQueue) SendImm(id uint64, imm uint32, from Span, flags ...SendFlags
 	q.stage(id)
 }
 
-// SendInline sends a message that is copied into the request: data may be
-// reused at once and need not be registered. It holds QPLimits.Inline bytes at
-// most.
-func (q *SendQueue) SendInline(id uint64, data []byte, flags ...SendFlags) {
-	q.begin(cq.OpSend, flags)
-	q.inline(data)
-	q.stage(id)
-}
-
-// Write writes a span to the peer's memory. The peer is not told.
-func (q *SendQueue) Write(id uint64, to RemoteAddr, from Span, flags ...SendFlags) {
-	q.begin(cq.OpWrite, flags)
-	q.span(from)
-	q.remote(to)
-	q.stage(id)
-}
-
 // WriteV writes several spans, one after another, to the peer's memory.
 func (q *SendQueue) WriteV(id uint64, to RemoteAddr, from []Span, flags ...SendFlags) {
 	q.begin(cq.OpWrite, flags)
 	q.spans(from)
-	q.remote(to)
-	q.stage(id)
-}
-
-// WriteInline writes data that is copied into the request to the peer's memory.
-func (q *SendQueue) WriteInline(id uint64, to RemoteAddr, data []byte, flags ...SendFlags) {
-	q.begin(cq.OpWrite, flags)
-	q.inline(data)
 	q.remote(to)
 	q.stage(id)
 }
@@ -115,14 +91,6 @@ func (q *SendQueue) WriteImm(id uint64, imm uint32, to RemoteAddr, from Span, fl
 	q.wr.Imm = imm
 	q.span(from)
 	q.remote(to)
-	q.stage(id)
-}
-
-// Read reads from the peer's memory into a span.
-func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFlags) {
-	q.begin(cq.OpRead, flags)
-	q.into(into)
-	q.remote(from)
 	q.stage(id)
 }
 
@@ -141,13 +109,16 @@ func (q *SendQueue) begin(op Opcode, flags []SendFlags) {
 	for _, f := range flags {
 		q.wr.Flags |= f
 	}
-	if q.wr.Flags&^(cq.Unsignaled|cq.Fence|cq.Solicited) != 0 {
+	if q.wr.Flags&^allFlags != 0 {
 		q.fail(fmt.Errorf("flags %#x: allowed are Unsignaled, Fence and Solicited: %w", uint8(q.wr.Flags), ErrInvalid))
 	}
 	if !q.ops.has(op) {
 		q.fail(q.qp.whyNot(op))
 	}
 }
+
+// allFlags are those that a program may give.
+const allFlags = Unsignaled | Fence | Solicited
 
 // span adds one piece of local memory.
 func (q *SendQueue) span(s Span) {
@@ -162,7 +133,7 @@ func (q *SendQueue) span(s Span) {
 
 // into adds one piece of local memory that the device writes to.
 func (q *SendQueue) into(s Span) {
-	if s.mr != nil && s.mr.Access()&LocalWrite == 0 && s.n > 0 {
+	if s.mr != nil && s.n > 0 && !s.writable() {
 		q.fail(fmt.Errorf("%v into a memory region registered without LocalWrite: %w", q.wr.Op, ErrInvalid))
 		return
 	}
@@ -250,31 +221,41 @@ func (q *SendQueue) stage(id uint64) bool {
 	q.wr.WRID = cq.MakeWRID(q.qp.index.n, cq.SendSide, seq)
 	q.wr.SGEs = q.sges
 	q.ring.Put(&q.wr)
+	q.limit, q.careful = q.requests.Next(), q.wr.Op == cq.OpBindMW || q.wr.Op == cq.OpLocalInvalidate
 	cq.StoreRelease32(&q.flushing, 0)
 	return true
 }
 
 // fail makes the next Flush fail, for the first reason.
+//
+//go:noinline
 func (q *SendQueue) fail(err error) {
 	if q.err == nil {
 		q.err = err
 	}
+	q.limit = q.requests.Next() // a look finds the error
 }
 
 // Flush hands the staged requests to the device and rings its doorbell once.
 func (q *SendQueue) Flush() error {
 	cq.StoreRelease32(&q.flushing, 1)
-	n := q.requests.Staged()
-	if q.err != nil || q.qp.ending.Load() || !q.qp.sends() || n > 0 && !q.qp.sameEpoch(q.epoch) || n == 0 && q.voided.Load() {
+	qp := q.qp
+	ending, resets, state, n := qp.ending.Load(), qp.resets.Load(), qp.state.Load(), q.requests.Staged()
+	if n == 0 || q.err != nil || ending || resets != q.epoch || !sends(state) {
 		return q.refuse()
-	}
-	if n == 0 {
-		cq.StoreRelease32(&q.flushing, 0)
-		return nil
 	}
 	q.requests.Commit()
 	q.ring.Publish() // and rings, where a doorbell is a store: Close waits for that
-	var err error
+	if q.bell != nil || len(q.binds) > 0 {
+		return q.rang(n)
+	}
+	runtime.KeepAlive(qp)
+	q.leave()
+	return nil
+}
+
+// rang is the rest of Flush where there is more to do.
+func (q *SendQueue) rang(n uint32) (err error) {
 	if q.bell != nil {
 		err = q.bell.ring()
 	}
@@ -285,19 +266,23 @@ func (q *SendQueue) Flush() error {
 	if len(q.binds) > 0 {
 		q.bound()
 	}
-	cq.StoreRelease32(&q.flushing, 0)
+	q.leave()
 	return err
 }
 
-// sends says whether a doorbell of the queue pair can succeed. In ERR the device
-// takes requests and flushes them.
-func (qp *QP) sends() bool {
-	s := QPState(qp.state.Load())
-	return s == StateRTS || s == StateErr || s == StateSQD
+// sends says whether a doorbell of a queue pair in a state can succeed. In ERR the
+// device takes requests and flushes them.
+func sends(state uint32) bool {
+	return 1<<(state&7)&(1<<StateRTS|1<<StateErr|1<<StateSQD) != 0
 }
 
-// refuse takes the staged requests back and says why.
+// refuse takes the staged requests back and says why. Where there are none, and
+// nothing is wrong, it does nothing.
 func (q *SendQueue) refuse() error {
+	if q.requests.Staged() == 0 && q.err == nil && !q.qp.ending.Load() && !q.voided.Load() {
+		q.leave()
+		return nil
+	}
 	q.ends.Lock()
 	n := q.requests.Staged()
 	q.takeBack(n)
@@ -323,6 +308,7 @@ func (q *SendQueue) refuse() error {
 func (q *SendQueue) takeBack(n uint32) {
 	q.ring.Rollback(n)
 	q.requests.Rollback(n)
+	q.limit, q.careful = q.requests.Next(), true
 	if len(q.binds) > 0 {
 		q.unbind()
 	}

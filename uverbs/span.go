@@ -40,6 +40,9 @@ func (r *region) holds(s Span) bool {
 	return s.off >= 0 && s.n >= 0 && s.off <= r.usable-s.n && uint64(s.n) <= maxMessage
 }
 
+// writable says whether the device may write to the span's region.
+func (s Span) writable() bool { return s.mr.Access()&LocalWrite != 0 }
+
 // err says what is wrong with a span that sge refused.
 func (s Span) err() error {
 	if s.mr == nil {

@@ -12,23 +12,26 @@ import (
 // machine is what each function is to be, as machine code.
 var machine = map[string]map[string]string{
 	"amd64": {
-		"StartWC":         "0faef8 c3", // SFENCE; RET
-		"FlushWC":         "0faef8 c3",
-		"storeDoorbell64": "488b442408 488b4c2410 488908 c3", // two loads; MOVQ CX, (AX); RET
-		// Eight loads and eight stores of 8 bytes, ascending.
-		"copyBlueFlame": "488b7c2408 488b742410 488b06 488b4e08 488b5610 4c8b4618 4c8b4e20 4c8b5628 4c8b5e30 4c8b6638" +
-			"488907 48894f08 48895710 4c894718 4c894f20 4c895728 4c895f30 4c896738 c3",
+		"storeDoorbell64": "488b442408 488b4c2410 488908 c3",               // two loads; MOVQ CX, (AX); RET
+		"storeWC":         "488b442408 488b4c2410 0faef8 488908 0faef8 c3", // the same between SFENCE and SFENCE
+		// SFENCE; in a loop ANDL, LEAQ, eight loads and eight stores of 8 bytes,
+		// ascending, ADDQ, ADDL, DECL; SFENCE.
+		"copyWC": "488b7c2408 488b5c2410 8b542418 448b542420 0faef8" +
+			"2354241c 488d3413 488b06 488b4e08 4c8b4610 4c8b4e18 488907 48894f08 4c894710 4c894f18" +
+			"488b4620 488b4e28 4c8b4630 4c8b4e38 48894720 48894f28 4c894730 4c894f38 4883c740 83c240 41ffca 75ae 0faef8 c3",
 	},
 	"arm64": { // words, the first byte of memory first
 		"RequestBarrier": "bf3203d5 c0035fd6", // DMB OSHST; RET
 		"RecordBarrier":  "9f3e03d5 c0035fd6", // DSB ST
-		"StartWC":        "9f3e03d5 c0035fd6",
-		"FlushWC":        "9f3e03d5 c0035fd6",
 		"ReadBarrier":    "bf3103d5 c0035fd6", // DMB OSHLD
 		// LDR X0, [SP+8]; LDR X1, [SP+16]; STR X1, [X0]; RET
 		"storeDoorbell64": "e00740f9 e10b40f9 010000f9 c0035fd6",
-		// LD1 {V0.16B-V3.16B}, [X1]; ST1 {V0.16B-V3.16B}, [X0]
-		"copyBlueFlame": "e00740f9 e10b40f9 2020404c 0020004c c0035fd6",
+		// The same, the store between DSB ST and DSB ST.
+		"storeWC": "e00740f9 e10b40f9 9f3e03d5 010000f9 9f3e03d5 c0035fd6",
+		// Between DSB ST and DSB ST, in a loop: AND X5, X2, X3; ADD X5, X5, X1;
+		// LD1 {V0.16B-V3.16B}, [X5]; ST1 {V0.16B-V3.16B}, [X0], #64; ADD X2, X2, #64;
+		// SUBS W4, W4, #1; B.NE.
+		"copyWC": "e00740f9 e10b40f9 e21b40b9 e31f40b9 e42340b9 9f3e03d5 4500038a a500018b a020404c 00209f4c 42000191 84040071 41ffff54 9f3e03d5 c0035fd6",
 	},
 }
 

@@ -10,16 +10,11 @@ func RequestBarrier() {}
 // to ordinary memory.
 func RecordBarrier() {}
 
-// StartWC stands between a doorbell record and stores to a register that is
-// mapped write-combining. It is SFENCE.
-func StartWC()
-
-// FlushWC sends stores to a register that is mapped write-combining on their
-// way. It is SFENCE.
-func FlushWC()
-
 //go:noescape
 func storeDoorbell64(p *uint64, v uint64)
 
 //go:noescape
-func copyBlueFlame(dst, src *[64]byte)
+func storeWC(p *uint64, v uint64)
+
+//go:noescape
+func copyWC(dst *[64]byte, ring *[64]byte, pos, mask, n uint32)

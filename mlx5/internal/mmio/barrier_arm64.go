@@ -8,14 +8,6 @@ func RequestBarrier()
 // that is mapped uncached. It is DSB ST.
 func RecordBarrier()
 
-// StartWC stands between a doorbell record and stores to a register that is
-// mapped write-combining. It is DSB ST.
-func StartWC()
-
-// FlushWC sends stores to a register that is mapped write-combining on their
-// way. It is DSB ST.
-func FlushWC()
-
 // ReadBarrier stands between the owner words of completions and their bodies. It
 // is DMB OSHLD.
 func ReadBarrier()
@@ -24,4 +16,7 @@ func ReadBarrier()
 func storeDoorbell64(p *uint64, v uint64)
 
 //go:noescape
-func copyBlueFlame(dst, src *[64]byte)
+func storeWC(p *uint64, v uint64)
+
+//go:noescape
+func copyWC(dst *[64]byte, ring *[64]byte, pos, mask, n uint32)

@@ -14,16 +14,6 @@ TEXT ·RecordBarrier(SB), NOSPLIT, $0-0
 	DSB $14
 	RET
 
-// func StartWC()
-TEXT ·StartWC(SB), NOSPLIT, $0-0
-	DSB $14
-	RET
-
-// func FlushWC()
-TEXT ·FlushWC(SB), NOSPLIT, $0-0
-	DSB $14
-	RET
-
 // func ReadBarrier()
 TEXT ·ReadBarrier(SB), NOSPLIT, $0-0
 	DMB $1
@@ -36,12 +26,33 @@ TEXT ·storeDoorbell64(SB), NOSPLIT, $0-16
 	MOVD R1, (R0)
 	RET
 
-// func copyBlueFlame(dst, src *[64]byte)
-//
-// One store instruction of 64 bytes, as rdma-core's is.
-TEXT ·copyBlueFlame(SB), NOSPLIT, $0-16
-	MOVD dst+0(FP), R0
-	MOVD src+8(FP), R1
-	VLD1 (R1), [V0.B16, V1.B16, V2.B16, V3.B16]
-	VST1 [V0.B16, V1.B16, V2.B16, V3.B16], (R0)
+// func storeWC(p *uint64, v uint64)
+TEXT ·storeWC(SB), NOSPLIT, $0-16
+	MOVD p+0(FP), R0
+	MOVD v+8(FP), R1
+	DSB  $14
+	MOVD R1, (R0)
+	DSB  $14
+	RET
+
+// func copyWC(dst *[64]byte, ring *[64]byte, pos, mask, n uint32)
+TEXT ·copyWC(SB), NOSPLIT, $0-28
+	MOVD  dst+0(FP), R0
+	MOVD  ring+8(FP), R1
+	MOVWU pos+16(FP), R2
+	MOVWU mask+20(FP), R3
+	MOVWU n+24(FP), R4
+	DSB   $14
+
+block:
+	AND R3, R2, R5
+	ADD R1, R5, R5
+
+	// One store instruction of 64 bytes, as rdma-core's is.
+	VLD1   (R5), [V0.B16, V1.B16, V2.B16, V3.B16]
+	VST1.P [V0.B16, V1.B16, V2.B16, V3.B16], 64(R0)
+	ADD    $64, R2, R2
+	SUBSW  $1, R4, R4
+	BNE    block
+	DSB    $14
 	RET

@@ -19,13 +19,17 @@ func RequestBarrier() { fence() }
 // that is mapped uncached.
 func RecordBarrier() { fence() }
 
-// StartWC stands between a doorbell record and stores to a register that is
-// mapped write-combining.
-func StartWC() { fence() }
-
-// FlushWC sends stores to a register that is mapped write-combining on their
-// way.
-func FlushWC() { fence() }
-
 // ReadBarrier stands between the owner words of completions and their bodies.
 func ReadBarrier() { fence() }
+
+func storeWC(p *uint64, v uint64) {
+	fence()
+	storeDoorbell64(p, v)
+	fence()
+}
+
+func copyWC(dst *[64]byte, ring *[64]byte, pos, mask, n uint32) {
+	fence()
+	copyBlueFlame(dst, ring, pos, mask, n)
+	fence()
+}

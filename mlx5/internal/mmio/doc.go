@@ -5,11 +5,10 @@
 //	mmio.RecordBarrier()                  // it comes before the doorbell
 //	mmio.StoreDoorbell64(register, first) // 8 bytes, one store
 //
-// and for a register in write-combining memory:
+// and for a register in write-combining memory, instead of the last two:
 //
-//	mmio.StartWC()
-//	mmio.CopyBlueFlame(register, block) // once per 64 bytes, upwards
-//	mmio.FlushWC()
+//	mmio.StoreWC(register, first)
+//	mmio.CopyWC(register, ring, pos, mask, blocks) // 64 bytes each, upwards
 //
 // # Why not sync/atomic
 //
@@ -24,11 +23,11 @@
 //
 // # Order
 //
-// Requests are written first, then [RequestBarrier], then the doorbell record,
-// then [RecordBarrier] or [StartWC], then the register. A register that is mapped
-// uncached takes its 8 bytes with [StoreDoorbell64] and is done. One that is
-// mapped write-combining wants [StartWC] before and [FlushWC] after, also for 8
-// bytes.
+// Requests are written first, then [RequestBarrier], then the doorbell record, then
+// the register. One that is mapped uncached takes [RecordBarrier] and its 8 bytes with
+// [StoreDoorbell64]. One that is mapped write-combining wants a barrier before, so that
+// the record is seen first, and one after, which sends on their way what its buffer has
+// gathered, also of 8 bytes: [StoreWC] and [CopyWC] have both.
 //
 // On amd64 the first two are nothing. Stores to write-back memory become visible
 // in the order of the program, those to uncached memory stay behind them, and the

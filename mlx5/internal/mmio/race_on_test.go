@@ -34,7 +34,7 @@ func TestRelease(t *testing.T) {
 	}()
 	payload = 42
 	src := [64]byte{1, 1, 1, 1, 1, 1, 1, 1}
-	CopyBlueFlame(block(&flame), &src)
+	CopyWC(block(&flame), &src, 0, 63, 1)
 	if got := <-done; got != 42 {
 		t.Errorf("payload %d", got)
 	}

@@ -10,10 +10,9 @@ import "unsafe"
 //go:noinline
 func storeDoorbell64(p *uint64, v uint64) { *p = v }
 
-//go:noinline
-func copyBlueFlame(dst, src *[64]byte) {
-	d, s := (*[8]uint64)(unsafe.Pointer(dst)), (*[8]uint64)(unsafe.Pointer(src))
-	for i := range d {
-		storeDoorbell64(&d[i], s[i])
+func copyBlueFlame(dst *[64]byte, ring *[64]byte, pos, mask, n uint32) {
+	for i := range 8 * n {
+		to, from := unsafe.Add(unsafe.Pointer(dst), 8*i), unsafe.Add(unsafe.Pointer(ring), (pos+8*i)&mask)
+		storeDoorbell64((*uint64)(to), *(*uint64)(from))
 	}
 }

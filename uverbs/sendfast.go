@@ -1,0 +1,198 @@
+package uverbs
+
+import (
+	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/mlx5"
+)
+
+// The common requests have a fast way on ConnectX: from the call to the ring in pieces
+// that are inlined, without a cq.SendRequest. All else, and all that may fail, goes the
+// general way, which says what a request is: begin, its parts, stage.
+
+// enter says whether a request may go the fast way, and is to be followed by leave in
+// any case. It is so for requests numbered below limit while the queue pair is not
+// ending, nor was reset since the general way was gone: see stage for why.
+func (q *SendQueue) enter() bool {
+	cq.StoreRelease32(&q.flushing, 1)
+	// All loads come before the first branch: else the compiler makes a number of
+	// the answer, and a branch of that.
+	ending, resets, next := q.qp.ending.Load(), q.qp.resets.Load(), q.requests.Next()
+	return !ending && resets == q.epoch && next != q.limit
+}
+
+func (q *SendQueue) leave() { cq.StoreRelease32(&q.flushing, 0) }
+
+// open looks whether requests may go the fast way that may not so far.
+//
+//go:noinline
+func (q *SendQueue) open() bool {
+	next := q.requests.Next()
+	if q.fast == nil || q.err != nil || q.careful || q.limit != next {
+		return false
+	}
+	q.limit = q.requests.Limit()
+	return q.limit != next
+}
+
+// how says how a request with flags is written: its control word, whether its tag says
+// quiet, and the run that it ends. Flags that there are not are left to the general way.
+func (q *SendQueue) how(flags []SendFlags) (control uint64, quiet, run uint32, ok bool) {
+	var all SendFlags
+	for _, f := range flags {
+		all |= f
+	}
+	run, signal := q.requests.Run(all&Unsignaled != 0)
+	if all&Unsignaled != 0 {
+		quiet = cq.TagQuiet
+	}
+	if signal {
+		all &^= Unsignaled
+	}
+	return mlx5.Control(all), quiet, run, all&^allFlags == 0
+}
+
+// SendInline sends a message that is copied into the request: data may be
+// reused at once and need not be registered. It holds QPLimits.Inline bytes at
+// most.
+func (q *SendQueue) SendInline(id uint64, data []byte, flags ...SendFlags) {
+	if f := q.fast; q.enter() && f.Straight(len(data)) {
+		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
+		if len(flags) > 0 {
+			control, quiet, run, ok = q.how(flags)
+		}
+		if ok {
+			w := f.Begin().Inline(len(data))
+			f.End(w, cq.OpSend, control)
+			q.requests.Enter(id, uint32(len(data)), w.Tag(cq.OpSend)|quiet, run)
+			w.Copy(data)
+			q.leave()
+			return
+		}
+	}
+	q.leave()
+	q.sendInline(id, data, flags)
+}
+
+func (q *SendQueue) sendInline(id uint64, data []byte, flags []SendFlags) {
+	if q.open() {
+		q.SendInline(id, data, flags...)
+		return
+	}
+	q.begin(cq.OpSend, flags)
+	q.inline(data)
+	q.stage(id)
+}
+
+// WriteInline writes data that is copied into the request to the peer's memory.
+func (q *SendQueue) WriteInline(id uint64, to RemoteAddr, data []byte, flags ...SendFlags) {
+	if f := q.fast; q.enter() && f.Straight(len(data)) {
+		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
+		if len(flags) > 0 {
+			control, quiet, run, ok = q.how(flags)
+		}
+		if addr, fits := to.address(uint64(len(data))); fits && ok {
+			w := f.Begin().Remote(addr, to.region.RKey).Inline(len(data))
+			f.End(w, cq.OpWrite, control)
+			q.requests.Enter(id, uint32(len(data)), w.Tag(cq.OpWrite)|quiet, run)
+			w.Copy(data)
+			q.leave()
+			return
+		}
+	}
+	q.leave()
+	q.writeInline(id, to, data, flags)
+}
+
+func (q *SendQueue) writeInline(id uint64, to RemoteAddr, data []byte, flags []SendFlags) {
+	if q.open() {
+		q.WriteInline(id, to, data, flags...)
+		return
+	}
+	q.begin(cq.OpWrite, flags)
+	q.inline(data)
+	q.remote(to)
+	q.stage(id)
+}
+
+// Send sends a message from a span.
+func (q *SendQueue) Send(id uint64, from Span, flags ...SendFlags) {
+	if f := q.fast; q.enter() && from.n > 0 {
+		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
+		if len(flags) > 0 {
+			control, quiet, run, ok = q.how(flags)
+		}
+		if e, fits := from.sge(); fits && ok {
+			w := f.Begin().Element(e)
+			f.End(w, cq.OpSend, control)
+			q.requests.Enter(id, e.Length, w.Tag(cq.OpSend)|quiet, run)
+			q.leave()
+			return
+		}
+	}
+	q.leave()
+	q.send(id, from, flags)
+}
+
+func (q *SendQueue) send(id uint64, from Span, flags []SendFlags) {
+	if q.open() {
+		q.Send(id, from, flags...)
+		return
+	}
+	q.begin(cq.OpSend, flags)
+	q.span(from)
+	q.stage(id)
+}
+
+// Write writes a span to the peer's memory. The peer is not told.
+func (q *SendQueue) Write(id uint64, to RemoteAddr, from Span, flags ...SendFlags) {
+	if f := q.fast; q.enter() && from.n > 0 {
+		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
+		if len(flags) > 0 {
+			control, quiet, run, ok = q.how(flags)
+		}
+		e, fits := from.sge()
+		if addr, lies := to.address(uint64(e.Length)); fits && lies && ok {
+			w := f.Begin().Remote(addr, to.region.RKey).Element(e)
+			f.End(w, cq.OpWrite, control)
+			q.requests.Enter(id, e.Length, w.Tag(cq.OpWrite)|quiet, run)
+			q.leave()
+			return
+		}
+	}
+	q.leave()
+	if q.open() {
+		q.Write(id, to, from, flags...)
+		return
+	}
+	q.begin(cq.OpWrite, flags)
+	q.span(from)
+	q.remote(to)
+	q.stage(id)
+}
+
+// Read reads from the peer's memory into a span.
+func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFlags) {
+	if f := q.fast; q.enter() && into.n > 0 && into.mr != nil && into.writable() && q.ops.has(cq.OpRead) {
+		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
+		if len(flags) > 0 {
+			control, quiet, run, ok = q.how(flags)
+		}
+		e, fits := into.sge()
+		if addr, lies := from.address(uint64(e.Length)); fits && lies && ok {
+			w := f.Begin().Remote(addr, from.region.RKey).Element(e)
+			f.End(w, cq.OpRead, control)
+			q.requests.Enter(id, e.Length, w.Tag(cq.OpRead)|quiet, run)
+			q.leave()
+			return
+		}
+	}
+	q.leave()
+	if q.open() {
+		q.Read(id, into, from, flags...)
+		return
+	}
+	q.begin(cq.OpRead, flags)
+	q.into(into)
+	q.remote(from)
+	q.stage(id)
+}
