@@ -13,6 +13,13 @@ import (
 // The layout is flat and has no pointers, so a slice of WCs costs the garbage
 // collector nothing. Byte order is the host's throughout, immediate data
 // included.
+//
+// There is no lazy form for programs that read two of the fields. The others are
+// written in a few wide stores: a decoder for ConnectX that stores the ID alone, the
+// least that any view has to, was measured to take 2.8 ns a send in place of 2.9 and
+// 3.0 ns a receive in place of 3.4 (batches of 32, one queue pair, ring in the cache;
+// AMD EPYC, the least of five runs). Its accessors would give that back, and what they
+// read belongs to the device again once the batch was given back.
 type WC struct {
 	// ID is the number that the program gave the request.
 	ID uint64
