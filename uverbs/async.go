@@ -51,6 +51,9 @@ func (t EventType) String() string {
 	if int64(t) < int64(len(eventNames)) {
 		return eventNames[t]
 	}
+	if t == EventDeviceGone {
+		return "device gone"
+	}
 	return fmt.Sprintf("EventType(%d)", uint32(t))
 }
 

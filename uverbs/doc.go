@@ -34,7 +34,8 @@
 // Send queue, receive queue (a queue pair's or an SRQ's) and CQ belong to one
 // goroutine each at a time, which may be three different ones. All other methods, Close included, may be
 // called from any goroutine: a poller or poster inside a call gets os.ErrClosed.
-// An open Device has one goroutine of its own, for asynchronous events.
+// An open Device has two goroutines of its own: for asynchronous events, and, on
+// Linux, one that watches whether the device is removed. See [EventDeviceGone].
 //
 // # Watching
 //

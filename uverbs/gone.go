@@ -111,6 +111,9 @@ func (d *Device) hasLeft() bool {
 
 func (qp *QP) letGoRings() {
 	qp.ending.Store(true)
+	if f := qp.whenLost.Load(); f != nil {
+		(*f)()
+	}
 	qp.awaitFlushes() // what they posted is among what ends
 	obtain(qp.modify.TryLock)
 	qp.leaveGroups()

@@ -44,8 +44,11 @@ func (qp *QP) HandshakeWith(ctx context.Context, conn net.Conn, opts *ConnectOpt
 	}
 	peer, err := qp.handshake(ctx, conn, o, regions)
 	if err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			err = context.Cause(ctx)
+		case qp.dev.lost.Load():
+			err = ErrDeviceGone
 		}
 		return nil, fmt.Errorf("goverbs: %s: handshake of QP %d: %w", qp.dev.info.Name, qp.qpn, err)
 	}
@@ -76,7 +79,13 @@ func (qp *QP) handshake(ctx context.Context, conn net.Conn, o ConnectOptions, re
 	// A deadline in the past ends reads and writes that are under way.
 	past := func() error { return conn.SetDeadline(time.Unix(1, 0)) }
 	stop := context.AfterFunc(ctx, func() { past() })
+	// So does the end of the device, to which letGoRings comes.
+	qp.whenLost.Store(&past)
+	if qp.dev.lost.Load() {
+		past()
+	}
 	defer func() {
+		qp.whenLost.Store(nil)
 		if !stop() && err == nil {
 			err = context.Cause(ctx) // it is past, or about to be
 		}

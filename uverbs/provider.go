@@ -58,8 +58,8 @@ type cqHalf interface {
 	memory() *kernel.Mapping
 	// detach lets go of the memory. destroyed says that the kernel has.
 	detach(destroyed bool) error
-	// keep lets go of what is the device's of the memory, and keeps what is in it:
-	// the device is gone, and the kernel has let go.
+	// keep lets go of what is the device's of the memory, and keeps what is to be
+	// read in it: the device is gone, and the kernel has let go.
 	keep()
 }
 

@@ -69,10 +69,8 @@ func (p *rxeQP) made(op string, granted *abi.UverbsQPCap, _, receives *cq.Reques
 // wasReset has nothing to do: the kernel wipes the rings.
 func (*rxeQP) wasReset() {}
 
-func (p *rxeQP) keep() {
-	p.recv.Keep()
-	p.send.Keep()
-}
+// keep: nobody wants to know what is in the rings, and to copy them takes long.
+func (p *rxeQP) keep() { p.detach(true) }
 
 func (p *rxeQP) detach(bool) {
 	for _, m := range []*kernel.Mapping{p.recv, p.send} {

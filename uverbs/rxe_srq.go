@@ -107,7 +107,7 @@ func (h *rxeSRQ) rehearse(depth int) error {
 	return trial.Close()
 }
 
-func (h *rxeSRQ) keep() { h.mapping.Keep() }
+func (h *rxeSRQ) keep() { h.detach(true) } // as of rxeQP
 
 func (h *rxeSRQ) detach(bool) error {
 	if h.mapping == nil {

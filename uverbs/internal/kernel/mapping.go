@@ -50,13 +50,8 @@ func (m *Mapping) Detach() error {
 
 // Keep is Detach, but what was in the memory stays. Nobody but readers, and writers
 // whose stores may be lost, is at the memory meanwhile. When it fails the memory is
-// still the device's, until Detach. There may be none.
-func (m *Mapping) Keep() error {
-	if m == nil {
-		return nil
-	}
-	return m.detach(true)
-}
+// still the device's, until Detach.
+func (m *Mapping) Keep() error { return m.detach(true) }
 
 // Unmap gives the addresses back. Nothing may use Bytes afterwards.
 func (m *Mapping) Unmap() error {
