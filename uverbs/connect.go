@@ -111,7 +111,7 @@ func (qp *QP) Connect(ctx context.Context, peer Endpoint, opts *ConnectOptions) 
 		o = *opts
 	}
 	if err := o.check(); err != nil {
-		return fmt.Errorf("goverbs: %s: connect QP %d: %w", qp.dev.info.Name, qp.qpn, err)
+		return qp.denied("connect", err)
 	}
 	o.fill(qp, peer)
 	if peer.GID.IsZero() && peer.LID == 0 {

@@ -127,7 +127,7 @@ func (d *Device) Close() error {
 	}
 	d.unwatch()
 	if err := d.file.Close(); err != nil && !leaving {
-		errs = append(errs, fmt.Errorf("goverbs: %s: close: %w", d.info.Name, err))
+		errs = append(errs, d.denied("close", err))
 	}
 	d.forgetRegions()
 	return errors.Join(errs...)
@@ -169,7 +169,7 @@ func (d *Device) object(id uint64) closer {
 	return d.objects[id]
 }
 
-// denied says why something cannot be done any more.
+// denied says why something cannot be done, or not any more.
 func (d *Device) denied(op string, why error) error {
 	return fmt.Errorf("goverbs: %s: %s: %w", d.info.Name, op, why)
 }

@@ -50,7 +50,7 @@ func (qp *QP) HandshakeWith(ctx context.Context, conn net.Conn, opts *ConnectOpt
 		case qp.dev.lost.Load():
 			err = ErrDeviceGone
 		}
-		return nil, fmt.Errorf("goverbs: %s: handshake of QP %d: %w", qp.dev.info.Name, qp.qpn, err)
+		return nil, qp.denied("handshake of", err)
 	}
 	return peer, nil
 }

@@ -122,7 +122,7 @@ func (o *object) retire() error {
 		d.mu.Lock()
 	}
 	if o.closed {
-		return fmt.Errorf("goverbs: %s: close %s: %w", d.info.Name, kindNames[o.kind], os.ErrClosed)
+		return d.denied("close "+kindNames[o.kind], os.ErrClosed)
 	}
 	for k, n := range o.users {
 		if n > 0 {

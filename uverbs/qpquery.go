@@ -1,7 +1,6 @@
 package uverbs
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -42,7 +41,7 @@ func (qp *QP) Query() (QPInfo, error) {
 	qp.modify.Lock()
 	defer qp.modify.Unlock()
 	if qp.closing.Load() {
-		return QPInfo{}, fmt.Errorf("goverbs: %s: query QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
+		return QPInfo{}, qp.denied("query", os.ErrClosed)
 	}
 	const everything = 1<<21 - 1
 	in := &abi.UverbsQueryQP{QPHandle: qp.handle, AttrMask: everything}

@@ -381,7 +381,7 @@ func (qp *QP) QueryState() (QPState, error) {
 	qp.modify.Lock()
 	defer qp.modify.Unlock()
 	if qp.closing.Load() {
-		return 0, fmt.Errorf("goverbs: %s: query QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
+		return 0, qp.denied("query", os.ErrClosed)
 	}
 	if err := qp.dev.call("query QP", newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_QUERY_QP, in.Bytes(), out.Bytes())); err != nil {
 		return 0, err

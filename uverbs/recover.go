@@ -54,7 +54,7 @@ func (qp *QP) renew(ctx context.Context, turn func() error, exchange func(ctx co
 		return invalid("%s: recover QP %d: without an exchange nobody connects it", qp.dev.info.Name, qp.qpn)
 	}
 	fail := func(err error) error {
-		return fmt.Errorf("goverbs: %s: recover QP %d: %w", qp.dev.info.Name, qp.qpn, err)
+		return qp.denied("recover", err)
 	}
 	if !qp.renewal.TryLock() {
 		return fail(fmt.Errorf("%w: another Recover is under way", ErrBusy))

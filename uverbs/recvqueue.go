@@ -183,7 +183,7 @@ func (q *RecvQueue) refuse(n uint32) error {
 		err = fmt.Errorf("%w: it is in %v, where receives do not end", ErrState, q.qp.State())
 	}
 	if q.srq != nil {
-		return fmt.Errorf("goverbs: %s: flush of an SRQ: %w", q.srq.dev.info.Name, err)
+		return q.srq.dev.denied("flush of an SRQ", err)
 	}
 	return q.qp.postError("receive", err)
 }

@@ -107,7 +107,7 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 				return nil
 			}
 		}
-		return fmt.Errorf("goverbs: %s: %s QP %d: %w", qp.dev.info.Name, op, qp.qpn, err)
+		return qp.denied(op, err)
 	}
 	if qp.closing.Load() {
 		return fail(os.ErrClosed)
@@ -241,7 +241,7 @@ func (qp *QP) endGone(ctx context.Context, carried bool, turn func() error) erro
 // and all else stays.
 func (qp *QP) Restart() error {
 	if qp.closing.Load() {
-		return fmt.Errorf("goverbs: %s: restart QP %d: %w", qp.dev.info.Name, qp.qpn, os.ErrClosed)
+		return qp.denied("restart", os.ErrClosed)
 	}
 	if s := qp.State(); s != StateReset {
 		return fmt.Errorf("goverbs: %s: restart QP %d: %w: it is in %v: shut it down first", qp.dev.info.Name, qp.qpn, ErrState, s)
@@ -273,7 +273,7 @@ func (q *SendQueue) WaitRoom(ctx context.Context, n int) error {
 			err = qp.whyEnding()
 		}
 		if err != nil {
-			return fmt.Errorf("goverbs: %s: wait for room in QP %d: %w", qp.dev.info.Name, qp.qpn, err)
+			return qp.denied("wait for room in", err)
 		}
 		if q.Room() >= n && !qp.dev.lost.Load() { // it came while we asked
 			qp.sendCQ.mailbox.unwatch(ready)
@@ -283,7 +283,7 @@ func (q *SendQueue) WaitRoom(ctx context.Context, n int) error {
 		case <-ready:
 		case <-ctx.Done():
 			qp.sendCQ.mailbox.unwatch(ready)
-			return fmt.Errorf("goverbs: %s: wait for room in QP %d: %w", qp.dev.info.Name, qp.qpn, context.Cause(ctx))
+			return qp.denied("wait for room in", context.Cause(ctx))
 		}
 	}
 	return nil
