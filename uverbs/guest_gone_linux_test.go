@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,7 +29,7 @@ import (
 const unpluggedIn, unpluggedLimit = 2 * time.Second, 30 * time.Second
 
 // unplug removes soft-RoCE's device, which is made again at the end of the test. What it
-// returns says when the removal was over; 0 if it is not in a minute.
+// returns waits until the removal is over and says how long it took.
 func unplug(t *testing.T, info uverbs.DeviceInfo, gids int) (over func() time.Duration) {
 	t.Helper()
 	c, err := nldev.Dial()
@@ -36,8 +37,13 @@ func unplug(t *testing.T, info uverbs.DeviceInfo, gids int) (over func() time.Du
 		t.Fatal(err)
 	}
 	removed := make(chan error, 1)
+	links, err := c.Links() // the index is another one each time
+	i := slices.IndexFunc(links, func(l nldev.Link) bool { return l.Name == info.Name })
+	if err != nil || i < 0 {
+		t.Fatalf("%s is not among %+v: %v", info.Name, links, err)
+	}
 	start := time.Now()
-	go func() { removed <- c.DelLink(uint32(info.Index)) }()
+	go func() { removed <- c.DelLink(links[i].Index) }()
 	return func() time.Duration {
 		t.Helper()
 		defer c.Close()
