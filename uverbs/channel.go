@@ -43,6 +43,7 @@ func (d *Device) NewChannel() (*Channel, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.letGo = func() { c.file.Close() }
 	if err := d.hold(c); err != nil {
 		c.file.Close()
 		return nil, err
@@ -65,7 +66,6 @@ func (d *Device) newChannel() (*Channel, error) {
 	}
 	c := &Channel{object: object{dev: d, kind: kindChannel, id: d.nextID()}, file: f, queues: make(map[uint64]*CQ)}
 	f.Notify(c.wake)
-	c.letGo = func() { c.file.Close() }
 	return c, nil
 }
 

@@ -111,8 +111,11 @@ func (d *Device) hasLeft() bool {
 
 func (qp *QP) letGoRings() {
 	qp.ending.Store(true)
-	if f := qp.whenLost.Load(); f != nil {
-		(*f)()
+	qp.dev.mu.Lock()
+	f := qp.whenLost
+	qp.dev.mu.Unlock()
+	if f != nil {
+		f()
 	}
 	qp.awaitFlushes() // what they posted is among what ends
 	obtain(qp.modify.TryLock)
@@ -121,6 +124,12 @@ func (qp *QP) letGoRings() {
 	qp.half.keep()
 	qp.modify.Unlock()
 	qp.orphan(false)
+}
+
+func (qp *QP) setWhenLost(f func() error) {
+	qp.dev.mu.Lock()
+	qp.whenLost = f
+	qp.dev.mu.Unlock()
 }
 
 // orphan leaves the ends of what is posted to the pollers. carried says that the device

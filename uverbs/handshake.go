@@ -80,12 +80,12 @@ func (qp *QP) handshake(ctx context.Context, conn net.Conn, o ConnectOptions, re
 	past := func() error { return conn.SetDeadline(time.Unix(1, 0)) }
 	stop := context.AfterFunc(ctx, func() { past() })
 	// So does the end of the device, to which letGoRings comes.
-	qp.whenLost.Store(&past)
+	qp.setWhenLost(past)
 	if qp.dev.lost.Load() {
 		past()
 	}
 	defer func() {
-		qp.whenLost.Store(nil)
+		qp.setWhenLost(nil)
 		if !stop() && err == nil {
 			err = context.Cause(ctx) // it is past, or about to be
 		}

@@ -71,16 +71,16 @@ type QP struct {
 	failures cq.Failures   // the first request that failed; see FirstFailure
 	event    atomic.Uint32 // EventType that said that it failed, or 0
 
-	closing  atomic.Bool                  // Close was called
-	ending   atomic.Bool                  // nothing more may be posted: Close or Shutdown
-	state    atomic.Uint32                // QPState
-	resets   atomic.Uint32                // counts beginnings and ends of resets: odd while one is under way
-	renewal  sync.Mutex                   // held by Recover
-	reset    sync.Mutex                   // one reset at a time; comes before modify
-	modify   sync.Mutex                   // one state change at a time
-	groups   []GID                        // multicast groups that it is in; guarded by modify
-	whenLost atomic.Pointer[func() error] // of the Handshake under way
-	carried  bool                         // the device has carried out all sends; guarded by modify
+	closing  atomic.Bool   // Close was called
+	ending   atomic.Bool   // nothing more may be posted: Close or Shutdown
+	state    atomic.Uint32 // QPState
+	resets   atomic.Uint32 // counts beginnings and ends of resets: odd while one is under way
+	renewal  sync.Mutex    // held by Recover
+	reset    sync.Mutex    // one reset at a time; comes before modify
+	modify   sync.Mutex    // one state change at a time
+	groups   []GID         // multicast groups that it is in; guarded by modify
+	whenLost func() error  // of the Handshake under way; guarded by the device's mu
+	carried  bool          // the device has carried out all sends; guarded by modify
 }
 
 // QPOptions are the choices of NewQP. CQ, or both SendCQ and RecvCQ, are

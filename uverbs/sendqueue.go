@@ -374,5 +374,5 @@ func (q *SendQueue) unseen(err error) bool {
 
 // postError wraps why a Flush failed.
 func (qp *QP) postError(side string, err error) error {
-	return fmt.Errorf("goverbs: %s: flush of the %s queue of QP %d: %w", qp.dev.info.Name, side, qp.qpn, err)
+	return qp.denied("flush of the "+side+" queue of", err)
 }
