@@ -87,7 +87,7 @@ func (a *adaptive) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		var err error
 		if a.sit() {
 			n, spun, err = a.spin(ctx, wcs, budget)
-			bump(&a.w.count.spun, uint64(spun))
+			a.w.count.spun.Add(uint64(spun))
 			if n > 0 {
 				a.came(spun)
 			}
@@ -99,9 +99,9 @@ func (a *adaptive) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		}
 	}
 	a.stand()
-	before := a.w.count.slept
+	before := a.w.count.slept.Load()
 	n, err := a.event.wait(ctx, wcs)
-	if slept := a.w.count.slept - before; slept > 0 {
+	if slept := a.w.count.slept.Load() - before; slept > 0 {
 		a.slept(spun, int64(slept))
 	} else {
 		a.came(spun)

@@ -69,13 +69,13 @@ func (b *busy) clock(start time.Time) time.Time {
 	}
 	took := max(int64(now.Sub(start)), 0)
 	b.look = took << lookShift / (clocked * spins)
-	bump(&b.w.count.spun, uint64(took))
+	b.w.count.spun.Add(uint64(took))
 	return now
 }
 
 // spent counts the time of some looks by what a look took of late.
 func (b *busy) spent(looks int64) {
-	bump(&b.w.count.spun, uint64(looks*b.look>>lookShift))
+	b.w.count.spun.Add(uint64(looks * b.look >> lookShift))
 }
 
 func (b *busy) close() error {

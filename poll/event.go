@@ -116,16 +116,16 @@ func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		if err := v.w.ended(ctx); err != nil {
 			return 0, err
 		}
-		bump(&v.w.count.parks, 1)
+		v.w.count.parks.Add(1)
 		start := time.Now()
 		err = v.sleep.park()
-		bump(&v.w.count.slept, uint64(time.Since(start)))
+		v.w.count.slept.Add(uint64(time.Since(start)))
 		if err != nil {
 			return 0, err
 		}
 		taken, terr := v.take()
 		if taken {
-			bump(&v.w.count.events, 1)
+			v.w.count.events.Add(1)
 		} else {
 			// Nobody reported, so who knows what became of the arms: an event may be
 			// late, or lost.
@@ -140,7 +140,7 @@ func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 		if err := v.w.ended(ctx); err != nil {
 			return 0, err
 		}
-		bump(&v.w.count.spurious, 1)
+		v.w.count.spurious.Add(1)
 	}
 }
 

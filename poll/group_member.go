@@ -36,8 +36,8 @@ type member struct {
 	located bool
 }
 
-// memberCounters are written by the poller, with bump; gap is a time.Duration.
-type memberCounters struct{ completions, batches, full, events, gap uint64 }
+// memberCounters are raised by the poller alone; gap is a time.Duration.
+type memberCounters struct{ completions, batches, full, events, gap cq.Counter }
 
 func newMember(p *groupPoller, q cq.Queue, number int) *member {
 	m := &member{p: p, q: q, number: number, gone: make(chan struct{})}
@@ -80,10 +80,10 @@ func (m *member) visit() int {
 // handle has the handler see what is in the poller's buffer.
 func (m *member) handle(n int) {
 	p := m.p
-	bump(&m.count.completions, uint64(n))
-	bump(&m.count.batches, 1)
+	m.count.completions.Add(uint64(n))
+	m.count.batches.Add(1)
 	if n == len(p.buf) {
-		bump(&m.count.full, 1)
+		m.count.full.Add(1)
 	}
 	if m.mod != nil {
 		m.mod.Completions(n)
@@ -101,8 +101,8 @@ func (m *member) handle(n int) {
 // is handlers, and sleep, which does not count.
 func (m *member) measure() {
 	now := m.p.handling
-	if d := uint64(now - m.visited); d > m.count.gap {
-		bump(&m.count.gap, d-m.count.gap)
+	if d := uint64(now - m.visited); d > m.count.gap.Load() {
+		m.count.gap.Add(d - m.count.gap.Load())
 	}
 	m.visited = now
 }
@@ -114,9 +114,9 @@ func (p *groupPoller) looked(found bool) {
 	if p.looks++; p.looks < len(p.serving) {
 		return
 	}
-	bump(&p.count.rounds, 1)
+	p.count.rounds.Add(1)
 	if !p.fruit {
-		bump(&p.count.empty, 1)
+		p.count.empty.Add(1)
 	}
 	p.looks, p.fruit = 0, false
 }
@@ -138,7 +138,7 @@ func (m *member) TakeEvent() (bool, error) {
 	p := m.p
 	if !p.taking {
 		p.taking = true
-		bump(&p.count.parks, 1)
+		p.count.parks.Add(1)
 	}
 	if m.out.Load() {
 		return false, nil
@@ -148,7 +148,7 @@ func (m *member) TakeEvent() (bool, error) {
 		m.waitErr, p.failing = err, true
 	}
 	if ok {
-		bump(&m.count.events, 1)
+		m.count.events.Add(1)
 		if m.mod != nil {
 			m.mod.Event()
 		}

@@ -39,8 +39,8 @@ type groupPoller struct {
 	taking bool // events are being taken
 }
 
-// pollerCounters are written by the poller, with bump.
-type pollerCounters struct{ rounds, empty, parks uint64 }
+// pollerCounters are raised by the poller alone.
+type pollerCounters struct{ rounds, empty, parks cq.Counter }
 
 func newGroupPoller(g *Group, index int) *groupPoller {
 	return &groupPoller{g: g, index: index, buf: make([]cq.WC, g.o.Budget)}

@@ -3,7 +3,6 @@ package poll
 import (
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
@@ -83,9 +82,9 @@ func (g *Group) Stats() GroupStats {
 		t := PollerStats{
 			CPUs: slices.Clone(p.bound),
 			// What is counted last is read first.
-			EmptyRounds: atomic.LoadUint64(&p.count.empty),
-			Rounds:      atomic.LoadUint64(&p.count.rounds),
-			Parks:       atomic.LoadUint64(&p.count.parks),
+			EmptyRounds: p.count.empty.Load(),
+			Rounds:      p.count.rounds.Load(),
+			Parks:       p.count.parks.Load(),
 			Spurious:    waited.spurious,
 			Spun:        waited.spun,
 			Slept:       waited.slept,
@@ -94,12 +93,12 @@ func (g *Group) Stats() GroupStats {
 			t.Queues = append(t.Queues, QueueStats{
 				Queue:       m.q,
 				Number:      m.number,
-				Full:        atomic.LoadUint64(&m.count.full),
-				Batches:     atomic.LoadUint64(&m.count.batches),
-				Completions: atomic.LoadUint64(&m.count.completions),
-				Events:      atomic.LoadUint64(&m.count.events),
+				Full:        m.count.full.Load(),
+				Batches:     m.count.batches.Load(),
+				Completions: m.count.completions.Load(),
+				Events:      m.count.events.Load(),
 				Picks:       m.picks,
-				MaxGap:      time.Duration(atomic.LoadUint64(&m.count.gap)),
+				MaxGap:      time.Duration(m.count.gap.Load()),
 			})
 		}
 		s.Pollers = append(s.Pollers, t)

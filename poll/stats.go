@@ -2,8 +2,9 @@ package poll
 
 import (
 	"math/bits"
-	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/cq"
 )
 
 // Stats is what a Waiter has done since it was made.
@@ -46,20 +47,19 @@ func share(part, whole uint64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// counters are the numbers of one poller, which alone writes them, with bump. They stand
-// first in what is allocated: only there does a machine of 32 bits align words of 64.
+// counters are the numbers of one poller, which alone raises them.
 type counters struct {
-	waits, looks, found, completions uint64
-	parks, events, spurious          uint64
-	spun, slept                      uint64 // nanoseconds
-	batches                          [BatchSizes]uint64
+	waits, looks, found, completions cq.Counter
+	parks, events, spurious          cq.Counter
+	spun, slept                      cq.Counter // nanoseconds
+	batches                          [BatchSizes]cq.Counter
 }
 
 // took counts a look that found n completions, n > 0.
 func (c *counters) took(n int) {
-	bump(&c.found, 1)
-	bump(&c.completions, uint64(n))
-	bump(&c.batches[min(bits.Len(uint(n-1)), BatchSizes-1)], 1)
+	c.found.Add(1)
+	c.completions.Add(uint64(n))
+	c.batches[min(bits.Len(uint(n-1)), BatchSizes-1)].Add(1)
 }
 
 // Stats returns the numbers so far. Any goroutine may call it, at any time; beside a
@@ -68,20 +68,20 @@ func (w *Waiter) Stats() Stats {
 	c := &w.count
 	s := Stats{
 		// What is counted last is read first, so that no part exceeds its whole.
-		Completions: atomic.LoadUint64(&c.completions),
-		Spurious:    atomic.LoadUint64(&c.spurious),
-		Events:      atomic.LoadUint64(&c.events),
-		Parks:       atomic.LoadUint64(&c.parks),
-		Spun:        time.Duration(atomic.LoadUint64(&c.spun)),
-		Slept:       time.Duration(atomic.LoadUint64(&c.slept)),
+		Completions: c.completions.Load(),
+		Spurious:    c.spurious.Load(),
+		Events:      c.events.Load(),
+		Parks:       c.parks.Load(),
+		Spun:        time.Duration(c.spun.Load()),
+		Slept:       time.Duration(c.slept.Load()),
 	}
 	for i := range s.Batches {
-		s.Batches[i] = atomic.LoadUint64(&c.batches[i])
+		s.Batches[i] = c.batches[i].Load()
 	}
 	// At most one look is under way, which is not known to be empty.
-	found := atomic.LoadUint64(&c.found)
-	s.Looks = max(atomic.LoadUint64(&c.looks), found)
+	found := c.found.Load()
+	s.Looks = max(c.looks.Load(), found)
 	s.EmptyLooks = s.Looks - found
-	s.Waits = atomic.LoadUint64(&c.waits)
+	s.Waits = c.waits.Load()
 	return s
 }

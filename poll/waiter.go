@@ -87,7 +87,7 @@ func (w *Waiter) Wait(ctx context.Context, wcs []cq.WC) (int, error) {
 	if len(wcs) == 0 {
 		return 0, errors.New("poll: Wait with an empty slice has no place for a completion")
 	}
-	bump(&w.count.waits, 1)
+	w.count.waits.Add(1)
 	for {
 		switch err := w.ended(ctx); err {
 		case nil:
@@ -126,7 +126,7 @@ func (w *Waiter) ended(ctx context.Context) error {
 // look polls every queue once, beginning after the one that filled the slice last,
 // until wcs is full. An error waits until there is nothing else to deliver.
 func (w *Waiter) look(wcs []cq.WC) (n int, err error) {
-	bump(&w.count.looks, 1)
+	w.count.looks.Add(1)
 	k := w.next
 	for range w.queues {
 		m, e := w.queues[k].Poll(wcs[n:])
