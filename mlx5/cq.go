@@ -60,8 +60,9 @@ type CQConfig struct {
 	// data. Queue pairs made without that feature need none.
 	Scatter func(ep *cq.Endpoint, side cq.Side, pos uint16, data []byte) cq.Status
 	// SignatureError, if not nil, is told of protection errors of signature
-	// keys, inside Poll. They end no request.
-	SignatureError func(SignatureErrorCQE)
+	// keys, inside Poll. They end no request. [ParseSignatureErrorCQE] takes the
+	// entry apart, which must not be kept.
+	SignatureError func(entry *[64]byte)
 }
 
 // CQEntries is the number of entries of a queue for depth completions, as the

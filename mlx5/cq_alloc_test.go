@@ -12,7 +12,7 @@ func TestNoAllocations(t *testing.T) {
 		const entries = 128
 		s := newScene(t, v, aligned(entries*v.size), aligned(8), 0)
 		s.q.decode.scatter = func(*cq.Endpoint, cq.Side, uint16, []byte) cq.Status { return cq.StatusSuccess }
-		s.q.decode.signature = func(SignatureErrorCQE) {}
+		s.q.decode.signature = func(*[64]byte) {}
 		p := newParty(&s.eps, &s.state, 0x777, 4)
 		s.numbers.Join(p.ep, &s.state, 0)
 		wcs := make([]cq.WC, entries)

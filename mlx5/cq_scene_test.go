@@ -98,7 +98,13 @@ func newScene(tb testing.TB, v variant, mem, record []byte, start uint32) *scene
 				}
 				return cq.StatusSuccess
 			}
-			c.SignatureError = func(e SignatureErrorCQE) { s.signed = append(s.signed, e) }
+			c.SignatureError = func(b *[64]byte) {
+				e, err := ParseSignatureErrorCQE(b)
+				if err != nil {
+					panic(err) // it was looked at before
+				}
+				s.signed = append(s.signed, e)
+			}
 		}
 	})
 	if err != nil {
