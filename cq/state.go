@@ -38,3 +38,16 @@ func (s *State) Set(bits uint32) { s.word.Or(bits) }
 
 // Clear clears bits of the word.
 func (s *State) Clear(bits uint32) { s.word.And(^bits) }
+
+// Dropped counts a completion that the program does not see; late says that its queue
+// pair was closed. Of a queue that is closed nothing counts: its memory may be another's
+// by now, and say anything. Poller's side.
+func (s *State) Dropped(late bool) {
+	switch {
+	case s.Load()&Closed != 0:
+	case late:
+		s.Late.Add(1)
+	default:
+		s.Stray.Add(1)
+	}
+}

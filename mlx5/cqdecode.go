@@ -266,9 +266,5 @@ func (e *cqe) status() cq.Status { return Syndrome(e.timestamp[7]).Status() }
 //
 //go:noinline
 func (d *decoder) drop(late bool) {
-	if late {
-		d.state.Late.Add(1)
-	} else {
-		d.state.Stray.Add(1)
-	}
+	d.state.Dropped(late)
 }

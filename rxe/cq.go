@@ -132,11 +132,7 @@ func (q *CQ) Poll(wcs []cq.WC) (n int, drained bool) {
 //
 //go:noinline
 func (q *CQ) drop(late bool) {
-	if late {
-		q.state.Late.Add(1)
-	} else {
-		q.state.Stray.Add(1)
-	}
+	q.state.Dropped(late)
 }
 
 // The kernel's numbers in successful receive completions: enum ib_wc_opcode and
