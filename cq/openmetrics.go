@@ -24,7 +24,10 @@ var summaryQuantiles = [...]struct {
 // of a family with the same labels, as when a source is given twice.
 func WriteOpenMetrics(w io.Writer, sources ...MetricSource) error {
 	var e exposition
-	for _, s := range sources {
+	for i, s := range sources {
+		if s == nil {
+			return fmt.Errorf("cq: write OpenMetrics: source %d is nil", i)
+		}
 		for _, m := range s.Metrics() {
 			if err := e.add(m); err != nil {
 				return fmt.Errorf("cq: write OpenMetrics: %w", err)

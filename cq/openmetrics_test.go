@@ -112,6 +112,7 @@ func TestOpenMetricsRefuses(t *testing.T) {
 		"another type":   {[]cq.MetricSource{source{gauge}, source{{Name: "g"}}}, "differ in type"},
 		"another help":   {[]cq.MetricSource{source{gauge}, with(func(m *cq.Metric) { m.Help = "x" })}, "differ in type"},
 		"clash":          {[]cq.MetricSource{source{{Name: "s_seconds", Unit: "seconds", Type: cq.MetricSummary, Latency: new(cq.Histogram)}, {Name: "s_seconds_count", Type: cq.MetricGauge}}}, "may both have samples"},
+		"no source":      {[]cq.MetricSource{source{}, nil}, "source 1 is nil"},
 		"no name":        {[]cq.MetricSource{source{{}}}, "no name"},
 		"digit":          {[]cq.MetricSource{source{{Name: "9"}}}, "no name"},
 		"total":          {[]cq.MetricSource{source{{Name: "x_total"}}}, "no name"},

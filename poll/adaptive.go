@@ -40,9 +40,16 @@ type Adaptive struct {
 // defaultSpin is the meaning of Adaptive.Spin = 0.
 const defaultSpin = 20 * time.Microsecond
 
-func (s Adaptive) newWait(w *Waiter) (waiting, error) {
+func (s Adaptive) check() error {
 	if s.Spin < 0 {
-		return nil, fmt.Errorf("poll: Adaptive.Spin is %v: it must not be negative; poll.Event sleeps at once", s.Spin)
+		return fmt.Errorf("poll: Adaptive.Spin is %v: it must not be negative; poll.Event sleeps at once", s.Spin)
+	}
+	return nil
+}
+
+func (s Adaptive) newWait(w *Waiter) (waiting, error) {
+	if err := s.check(); err != nil {
+		return nil, err
 	}
 	if s.Spin == 0 {
 		s.Spin = defaultSpin

@@ -54,6 +54,10 @@ var errGroupClosed = errors.New("poll: the group was closed")
 // it looks at its other queues.
 const DefaultBudget = 64
 
+// MaxBudget is the largest GroupOptions.Budget. Each poller has room for so many
+// completions at once.
+const MaxBudget = 1 << 16
+
 // GroupOptions are the choices of NewGroup. The zero value, and nil, are one poller that
 // sleeps.
 type GroupOptions struct {
@@ -66,7 +70,7 @@ type GroupOptions struct {
 	// Event.Thread.
 	Strategy Strategy
 	// Budget is how many completions a poller takes from one queue at a time; 0 means
-	// DefaultBudget. The handler never gets more at once.
+	// DefaultBudget, and MaxBudget is the most. The handler never gets more at once.
 	Budget int
 
 	// CPUs are the processors that pollers are bound to: the i-th to the i-th of
@@ -113,8 +117,13 @@ func NewGroup(handler func(q cq.Queue, wcs []cq.WC), opts *GroupOptions) (*Group
 		g.o = *opts
 	}
 	o := &g.o
-	if o.Pollers < 0 || o.Budget < 0 {
-		return nil, fmt.Errorf("poll: NewGroup with %d pollers and a budget of %d: both are at least 1, or 0 for the default", o.Pollers, o.Budget)
+	if o.Pollers < 0 || o.Budget < 0 || o.Budget > MaxBudget {
+		return nil, fmt.Errorf("poll: NewGroup with %d pollers and a budget of %d: both are at least 1, or 0 for the default, and a budget at most %d", o.Pollers, o.Budget, MaxBudget)
+	}
+	if s, ok := o.Strategy.(interface{ check() error }); ok { // what it asks of queues they are asked when it runs
+		if err := s.check(); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkCPUs(o.CPUs); err != nil {
 		return nil, err

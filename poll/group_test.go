@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -101,6 +102,8 @@ func TestNewGroupRefuses(t *testing.T) {
 		"no handler":   func() (*Group, error) { return NewGroup(nil, nil) },
 		"pollers":      func() (*Group, error) { return NewGroup(handler, &GroupOptions{Pollers: -1}) },
 		"budget":       func() (*Group, error) { return NewGroup(handler, &GroupOptions{Budget: -1}) },
+		"large budget": func() (*Group, error) { return NewGroup(handler, &GroupOptions{Budget: math.MaxInt}) },
+		"strategy":     func() (*Group, error) { return NewGroup(handler, &GroupOptions{Strategy: Adaptive{Spin: -1}}) },
 		"no such CPU":  func() (*Group, error) { return NewGroup(handler, &GroupOptions{CPUs: []int{maxCPUs - 1}}) },
 		"negative CPU": func() (*Group, error) { return NewGroup(handler, &GroupOptions{CPUs: []int{-1}}) },
 		"long moderation": func() (*Group, error) {

@@ -65,7 +65,7 @@ func NewWaiter(s Strategy, queues ...cq.Queue) (*Waiter, error) {
 			}
 		}
 	}
-	w := &Waiter{queues: queues, strategy: s}
+	w := &Waiter{queues: append([]cq.Queue(nil), queues...), strategy: s}
 	how, err := s.newWait(w)
 	if err != nil {
 		return nil, err

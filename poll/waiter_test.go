@@ -180,3 +180,20 @@ func TestBusyEndsWithContext(t *testing.T) {
 		t.Errorf("Wait: %d, %v", n, err)
 	}
 }
+
+// The slice of queues is the caller's: what it does with it later is no matter.
+func TestNewWaiterKeepsNoSlice(t *testing.T) {
+	q := &fakeQueue{}
+	queues := []cq.Queue{q}
+	w, err := NewWaiter(Event{}, queues...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	queues[0] = nil
+	q.add(1)
+	var wcs [2]cq.WC
+	if n, err := w.Wait(t.Context(), wcs[:]); n != 1 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}

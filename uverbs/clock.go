@@ -51,6 +51,7 @@ func (d *Device) Clock() (*Clock, error) {
 	if p.ctx.CoreClock {
 		c.counter, _ = c.mapPage(mlx5.MapCoreClock) // large pages would show more than that: then it is refused
 	}
+	c.letGo = func() { c.unmap() }
 	if c.info, err = mlx5.NewClock(c.page.Bytes()); err == nil {
 		err = d.hold(c)
 	}
@@ -112,6 +113,8 @@ func (c *Clock) checked(op string, err error) error {
 	over := c.over.Load()
 	runtime.KeepAlive(c)
 	switch {
+	case over && !c.isClosed():
+		err = ErrDeviceGone // which has taken the pages
 	case over:
 		err = os.ErrClosed
 	case errors.Is(err, mlx5.ErrClockBusy):
@@ -122,7 +125,7 @@ func (c *Clock) checked(op string, err error) error {
 	return &Error{Op: op, Device: c.dev.info.Name, Err: err}
 }
 
-// Close lets go of the pages. Those who read the clock get os.ErrClosed from then on.
+// Close lets go of the pages. Those who read the clock get os.ErrClosed from then on; and ErrDeviceGone, before it, when the device is gone.
 func (c *Clock) Close() error {
 	if err := c.retire(); err != nil {
 		return err

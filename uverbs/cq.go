@@ -30,6 +30,7 @@ type CQ struct {
 
 	waiterMu sync.Mutex
 	wake     func()
+	num      uint64 // see number; guarded by waiterMu
 
 	mailbox mailbox
 	polling sync.Mutex // held by Poll of a shared queue

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
@@ -21,8 +22,8 @@ type Metering interface {
 // Counting takes the poller less than 2 ns for each completion, in batches; timing
 // takes two readings of the clock, some 40 ns each, for each request that is timed.
 type StatsOptions struct {
-	// Name is the queue's in metrics, which otherwise have a number, unique on the
-	// Device.
+	// Name is the queue's in metrics, which otherwise have a number, unique in the
+	// process.
 	Name string
 	// Sample: one request in so many is timed, and one arm. 0 means 64, and less
 	// than 0 none.
@@ -200,10 +201,11 @@ func (m *cqMeter) report(s *CQStats) {
 }
 
 // Metrics makes the queue a cq.MetricSource. Its metrics begin with goverbs_cq and have
-// the labels device, the device's name, and cq, which is StatsOptions.Name or a number.
+// the labels device, the device's name, and cq, which is StatsOptions.Name, or
+// a number that the process gives each queue when it is first asked.
 // Without CQOptions.Stats there are few.
 func (q *CQ) Metrics() []cq.Metric {
-	id, meter := strconv.FormatUint(q.id, 10), metered(q)
+	id, meter := strconv.FormatUint(q.number(), 10), metered(q)
 	if meter != nil && meter.opts.Name != "" {
 		id = meter.opts.Name
 	}
@@ -225,6 +227,20 @@ func (q *CQ) Metrics() []cq.Metric {
 		meter.metrics(add)
 	}
 	return all
+}
+
+// cqNumbers counts the queues that have a number.
+var cqNumbers atomic.Uint64
+
+// number tells the queue from all others, also from those of a device that is open a
+// second time.
+func (q *CQ) number() uint64 {
+	q.waiterMu.Lock()
+	defer q.waiterMu.Unlock()
+	if q.num == 0 {
+		q.num = cqNumbers.Add(1)
+	}
+	return q.num
 }
 
 func gauge(name, help string, v int) cq.Metric {

@@ -386,12 +386,12 @@ func TestCQMetrics(t *testing.T) {
 	for _, line := range []string{
 		"# TYPE goverbs_cq_depth gauge",
 		`goverbs_cq_depth{device="rxe0",cq="a \"queue\""} 100`,
-		`goverbs_cq_committed{device="rxe0",cq="` + strconv.FormatUint(r.sendQ.id, 10) + `"} 32`,
+		`goverbs_cq_committed{device="rxe0",cq="` + strconv.FormatUint(r.sendQ.number(), 10) + `"} 32`,
 		`goverbs_cq_completions_total{device="rxe0",cq="a \"queue\"",status="success"} 1`,
 		`goverbs_cq_completions_total{device="rxe0",cq="a \"queue\"",status="flushed"} 1`,
 		`goverbs_cq_completions_total{device="rxe0",cq="a \"queue\"",status="invalid EE context number"} 2`,
 		`goverbs_cq_completions_total{device="rxe0",cq="a \"queue\"",status="other"} 1`,
-		`goverbs_cq_completions_total{device="rxe0",cq="` + strconv.FormatUint(other.id, 10) + `",status="transport retry exceeded"} 0`,
+		`goverbs_cq_completions_total{device="rxe0",cq="` + strconv.FormatUint(other.number(), 10) + `",status="transport retry exceeded"} 0`,
 		`goverbs_cq_polls_total{device="rxe0",cq="a \"queue\""} 3`,
 		`goverbs_cq_empty_polls_total{device="rxe0",cq="a \"queue\""} 1`,
 		`goverbs_cq_batch_size_bucket{device="rxe0",cq="a \"queue\"",le="1.0"} 0`,
@@ -415,5 +415,8 @@ func TestCQMetrics(t *testing.T) {
 	}
 	if err := cq.WriteOpenMetrics(&b, q, q); err == nil {
 		t.Error("the same queue twice")
+	}
+	if err := cq.WriteOpenMetrics(&b, r.sendQ, newRig(t, false).sendQ); err != nil {
+		t.Errorf("queues of a device that is open twice: %v", err)
 	}
 }

@@ -1,6 +1,10 @@
 package uverbs
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/goverbs/goverbs/cq"
+)
 
 // CQUsage is how full a completion queue is, in completions.
 type CQUsage struct {
@@ -9,7 +13,7 @@ type CQUsage struct {
 	// Committed is how many completions the queue pairs may have outstanding: the
 	// sum of their depths. It exceeds Depth only by QPOptions.AllowOverrun.
 	Committed int
-	// Occupied is how many are in the ring now and were not polled.
+	// Occupied is how many are in the ring now and were not polled; 0 after Close.
 	Occupied int
 	// HighWater is the most that polls have found there; 0 unless the queue was
 	// made with CQOptions.Stats or CQOptions.Grow.
@@ -22,7 +26,9 @@ func (q *CQ) Usage() (u CQUsage) {
 	m := &q.mailbox
 	m.mu.Lock() // the ring may be replaced
 	defer m.mu.Unlock()
-	u.Occupied = int(unread(q.ring))
+	if n := unread(q.ring); q.state.Load()&cq.Closed == 0 { // else the ring may be gone, and n be anything
+		u.Occupied = int(n)
+	}
 	if m := metered(q); m != nil {
 		u.HighWater = int(m.high.Load())
 	}

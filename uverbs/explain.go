@@ -13,12 +13,14 @@ import (
 type Explanation struct {
 	WC     WC
 	Device string
-	// Type and State are of the queue pair, the latter as it is now. Type is 0 if the queue pair is closed, and then all that follows but Fault, Remedy and
-	// Vendor is unknown.
+	// Type and State are of the queue pair, the latter as it is now, and ERR where the
+	// device is gone. Type is 0 if the queue pair is closed, and then all that follows
+	// but Fault, Remedy and Vendor is unknown.
 	Type  QPType
 	State QPState
 	// Fault and Remedy are those of the status; that of a flushed request asks for no
-	// less than its cause does.
+	// less than its cause does, and that of any that failed for cq.RemedyReopen where
+	// the device is gone.
 	Fault  cq.Fault
 	Remedy cq.Remedy
 	// Vendor is what the device's own code means, empty if it gave none, or nobody
@@ -119,12 +121,18 @@ func (q *CQ) Explain(w *WC) *Explanation {
 			e.Vendor = v.String()
 		}
 	}
+	gone := q.dev.lost.Load()
+	if gone && w.Status != StatusSuccess {
+		e.Remedy = cq.RemedyReopen
+	}
 	qp := q.QP(w.QPN)
 	if qp == nil {
 		e.unknown("the queue pair is closed")
 		return e
 	}
-	e.Type, e.State = qp.typ, qp.State()
+	if e.Type, e.State = qp.typ, qp.State(); gone {
+		e.State = StateErr
+	}
 	qp.modify.Lock()
 	first, failed := qp.failures.First()
 	began, begun := qp.failures.Since(w.Side)

@@ -255,3 +255,29 @@ func TestExplainBesidePoster(t *testing.T) {
 		}
 	}
 }
+
+// What ended with the device says so, and a reset is no help.
+func TestExplainGone(t *testing.T) {
+	r := newRig(t, false)
+	r.a.RecvQueue().Recv(1, r.mr.Span(0, 8))
+	if err := r.a.RecvQueue().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.k.RemoveDevice("rxe0")
+	event(t, r.dev)
+	w := wait(t, r.recvQ, 1)[0]
+	if err := r.a.Cause(); !errors.Is(err, ErrDeviceGone) {
+		t.Errorf("cause: %v, want %v", err, ErrDeviceGone)
+	}
+	e := r.recvQ.Explain(&w)
+	if e.Remedy != cq.RemedyReopen || e.State != StateErr {
+		t.Errorf("remedy %v in %v, want %v in ERR", e.Remedy, e.State, cq.RemedyReopen)
+	}
+	explains(t, e, "no request failed by itself", "device gone")
+	if err := r.a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.recvQ.Explain(&w); e.Remedy != cq.RemedyReopen {
+		t.Errorf("remedy %v after Close, want %v", e.Remedy, cq.RemedyReopen)
+	}
+}

@@ -19,14 +19,18 @@ func (qp *QP) FirstFailure() (w WC, ok bool) {
 
 // Cause is why the queue pair failed: an error that wraps the [cq.CompletionError] of
 // FirstFailure; or, where no request has failed by itself, an [*EventError] of what the
-// device has told. It is nil where neither is known. Of flushed requests this is the
-// cause: errors.Is(qp.Cause(), uverbs.StatusRetryExceeded). Any goroutine may call it.
+// device has told, or ErrDeviceGone, wrapped. It is nil where nothing is known. Of
+// flushed requests this is the cause: errors.Is(qp.Cause(), uverbs.StatusRetryExceeded).
+// Any goroutine may call it.
 func (qp *QP) Cause() error {
 	if f, ok := qp.firstFailure(); ok {
 		return fmt.Errorf("goverbs: %s: %v QP %d failed: %w", qp.dev.info.Name, qp.typ, qp.qpn, f.WC.Err())
 	}
 	if t := EventType(qp.event.Load()); t != 0 {
 		return fmt.Errorf("goverbs: %s: %v QP %d failed: %w", qp.dev.info.Name, qp.typ, qp.qpn, &EventError{Type: t})
+	}
+	if qp.dev.lost.Load() {
+		return fmt.Errorf("goverbs: %s: %v QP %d failed: %w", qp.dev.info.Name, qp.typ, qp.qpn, ErrDeviceGone)
 	}
 	return nil
 }

@@ -287,6 +287,53 @@ func TestModelClock(t *testing.T) {
 	}
 }
 
+// A queue that was closed holds nothing: its ring is not looked at.
+func TestModelUsageClosed(t *testing.T) {
+	_, d := wired(t, model.DeviceConfig{})
+	q, err := d.NewCQ(500, &uverbs.CQOptions{Stats: &uverbs.StatsOptions{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wcs [4]uverbs.WC
+	for range 3 {
+		q.Poll(wcs[:])
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if u := q.Usage(); u != (uverbs.CQUsage{Depth: 511}) {
+		t.Errorf("%+v", u)
+	}
+}
+
+// The pages of a clock go back to the kernel with the device, before Close.
+func TestModelClockGone(t *testing.T) {
+	f, d := wired(t, model.DeviceConfig{})
+	c, err := d.Clock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Model().Device("sim0").Fail()
+	for range d.Events() { // the last one is EventDeviceGone
+	}
+	limit := time.Now().Add(30 * time.Second)
+	for err = nil; err == nil && time.Now().Before(limit); time.Sleep(time.Millisecond) {
+		_, err = c.Time(5)
+	}
+	if !errors.Is(err, uverbs.ErrDeviceGone) || errors.Is(err, os.ErrClosed) {
+		t.Errorf("Time: %v, want %v", err, uverbs.ErrDeviceGone)
+	}
+	if _, err := c.Ticks(); !errors.Is(err, uverbs.ErrDeviceGone) {
+		t.Errorf("Ticks: %v, want %v", err, uverbs.ErrDeviceGone)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Time(5); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed clock: %v", err)
+	}
+}
+
 // A kernel that does not say what ticks are is told of, as is one that refuses the page.
 func TestModelClockMissing(t *testing.T) {
 	_, d := wired(t, model.DeviceConfig{NoClockPage: true})
