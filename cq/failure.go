@@ -69,7 +69,7 @@ func (f *Failures) Since(side Side) (at time.Time, begun uint32) { return f.sinc
 // Fail ends request seq of r, one of the two sides of e, with a status that is not
 // success, as Complete does, and remembers it if it is the first. vendor becomes
 // WC.VendorErr. Of a receive from a shared queue, which has ended already and is in w,
-// seq its number there, r is nil. Poller's side.
+// seq its number there, r is nil, and the caller notes it, with State.Failed. Poller's side.
 //
 //go:noinline
 func (e *Endpoint) Fail(r *Requests, seq uint32, status Status, vendor uint32, w *WC) (show, ok bool) {
@@ -80,6 +80,9 @@ func (e *Endpoint) Fail(r *Requests, seq uint32, status Status, vendor uint32, w
 	if r != nil {
 		s = *r.slot(seq)
 		show, ok = r.Complete(seq, status, w)
+		if show {
+			r.state.Failed(status)
+		}
 	}
 	w.VendorErr = vendor
 	if first {

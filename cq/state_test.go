@@ -15,3 +15,23 @@ func TestDroppedOfAClosedQueue(t *testing.T) {
 		t.Errorf("stray %d, late %d; want 1 and 1", s.Stray.Load(), s.Late.Load())
 	}
 }
+
+// Failures are noted for who counts, and nobody is called otherwise.
+func TestFailed(t *testing.T) {
+	var s State
+	s.Failed(StatusFlushed)
+	if s.Load() != 0 {
+		t.Errorf("state %b where nobody counts", s.Load())
+	}
+	s.Failures = make([]uint32, 8)
+	s.Set(Metered)
+	for _, status := range []Status{StatusFlushed, StatusFlushed, 7, 8, 1<<32 - 1} {
+		s.Failed(status)
+	}
+	if s.Load() != Metered|Look {
+		t.Errorf("state %b", s.Load())
+	}
+	if s.Failures[StatusFlushed] != 2 || s.Failures[7] != 3 {
+		t.Errorf("noted %v", s.Failures)
+	}
+}

@@ -131,6 +131,7 @@ func (d *decoder) endShared(ep *cq.Endpoint, late bool, pos uint16, status cq.St
 	}
 	if status != cq.StatusSuccess {
 		ep.Fail(nil, seq, status, e.vendor(), w)
+		d.state.Failed(status)
 		return true
 	}
 	d.fill(ep, w)

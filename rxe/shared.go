@@ -22,6 +22,7 @@ func (q *CQ) shared(s *cq.SharedRequests, e *abi.UverbsWC, qpn, seq, next uint32
 	}
 	if status != cq.StatusSuccess {
 		ep.Fail(nil, seq, status, e.VendorErr, w)
+		q.state.Failed(status)
 		return true
 	}
 	flags := e.WCFlags

@@ -37,7 +37,8 @@ type CQ struct {
 
 	committed int // completions that QPs may have outstanding; guarded by dev.mu
 
-	meter meter // what counts, or nil: then no bit of state asks for it
+	meter meter      // what counts, or nil: then no bit of state asks for it
+	tally *pollTally // the meter's
 }
 
 // NewCQ makes a completion queue that holds at least depth completions.
@@ -195,28 +196,22 @@ func (q *CQ) depth() int {
 //
 // It does not allocate, lock or enter the kernel.
 func (q *CQ) Poll(wcs []WC) (int, error) {
-	if q.state.Load() != 0 {
-		return q.pollSlow(wcs)
-	}
-	n, _ := q.ring.Poll(wcs)
-	if q.state.Load()&cq.Closed != 0 {
-		return 0, q.closedError()
-	}
-	runtime.KeepAlive(q)
-	return n, nil
-}
-
-// pollSlow is Poll while somebody has something to tell the poller, or counts what it
-// finds.
-func (q *CQ) pollSlow(wcs []WC) (int, error) {
-	if q.state.Load() != cq.Metered {
+	if q.state.Load()&^(cq.Metered|cq.Look) != 0 {
 		return q.pollAll(wcs)
 	}
 	n, drained := q.ring.Poll(wcs)
-	if q.state.Load()&cq.Closed != 0 {
-		return 0, q.closedError()
+	if s := q.state.Load(); s&(cq.Closed|cq.Metered) != 0 {
+		switch {
+		case s == cq.Metered:
+			if q.tally.count(n, drained) {
+				q.meter.level(n)
+			}
+		case s&cq.Closed != 0:
+			return 0, q.closedError()
+		default:
+			q.meter.polled(n, 0, drained)
+		}
 	}
-	q.meter.polled(wcs[:n], n, drained)
 	runtime.KeepAlive(q)
 	return n, nil
 }
@@ -239,7 +234,7 @@ func (q *CQ) pollAll(wcs []WC) (n int, err error) {
 			ends, err = q.mailbox.read(q, wcs[n:])
 		}
 		if s&cq.Metered != 0 {
-			q.meter.polled(wcs[:n+ends], n, drained)
+			q.meter.polled(n, ends, drained)
 		}
 		n += ends
 	}

@@ -13,9 +13,13 @@ import (
 // which count nothing do not have the code: only options that ask for it make one. For
 // the same reason its methods have no types that no others need.
 type meter interface {
-	// polled is told what a poll found: wcs, of which the ring gave the first n,
-	// and whether that was all that the ring held.
-	polled(wcs []WC, n int, drained bool)
+	// polled counts what a poll found, unless it is of the many that the queue's
+	// tally is enough for: n completions of the ring, and whether that was all that
+	// it held, and ends of requests that the device did not end.
+	polled(n, ends int, drained bool)
+	// level looks how full the ring was when a poll began that took n completions
+	// from it.
+	level(n int)
 	// due does what polled, or crowded, left for before the next poll. The poller
 	// calls it and holds nothing.
 	due()
@@ -40,18 +44,16 @@ type cqMeter struct {
 	base  time.Time // clocks count from it
 	every uint32    // one request in so many is sampled; 0: none
 
-	good    cq.Counter                    // completions that succeeded
-	empty   cq.Counter                    // polls that found nothing
-	batches [bits.UintSize + 1]cq.Counter // by the bits of their size less 1
-	failed  [statusCounts]cq.Counter
-	high    cq.Counter // the greatest occupancy
+	pollTally
+	failed [statusCounts]cq.Counter
+	high   cq.Counter // the greatest occupancy
 
 	events   atomic.Uint64
 	spurious cq.Counter
 	woken    atomic.Bool // an event was taken, and nothing polled since
 
 	levels       [2]level      // alarm and growth
-	above, below uint32        // an occupancy from which on, and under which, levels change
+	above        uint32        // an occupancy from which on something changes; low: under which
 	found        atomic.Uint32 // the occupancy when the alarm was raised
 	chores       atomic.Uint32 // what due has to do
 	policy       *Growth
@@ -71,6 +73,10 @@ const (
 	growth
 )
 
+// maxBlind: of so many completions that polls take while they leave others, one poll
+// looks how many it leaves; in small rings of fewer.
+const maxBlind = 8
+
 // metered is the meter of the queue, or nil.
 func metered(q *CQ) *cqMeter {
 	m, _ := q.meter.(*cqMeter)
@@ -84,7 +90,8 @@ func meterOf(q *CQ) *cqMeter {
 	}
 	m := &cqMeter{q: q, base: time.Now()}
 	m.levels[alarm].chore, m.levels[growth].chore = 1<<alarm, 1<<growth
-	q.meter = m
+	q.meter, q.tally = m, &m.pollTally
+	q.state.Failures = make([]uint32, statusCounts)
 	q.state.Set(cq.Metered)
 	return m
 }
@@ -92,47 +99,36 @@ func meterOf(q *CQ) *cqMeter {
 // now is a reading of the monotonic clock, never 0.
 func (m *cqMeter) now() int64 { return int64(time.Since(m.base)) + 1 }
 
-func (m *cqMeter) polled(wcs []WC, n int, drained bool) {
+func (m *cqMeter) polled(n, ends int, drained bool) {
+	all := n + ends
 	if m.woken.Load() {
 		m.woken.Store(false)
-		if len(wcs) == 0 {
+		if all == 0 {
 			m.spurious.Add(1)
 		}
 	}
-	if len(wcs) == 0 {
-		m.empty.Add(1)
-	} else {
-		m.batches[bits.Len(uint(len(wcs)-1))].Add(1)
-		bad := Status(0)
-		for i := range wcs {
-			bad |= wcs[i].Status
+	bad := ends
+	m.failed[StatusFlushed].Add(uint64(ends))
+	if m.q.state.Load()&cq.Look != 0 {
+		for i, n := range m.q.state.Failures {
+			m.failed[i].Add(uint64(n))
+			bad += int(n)
 		}
-		if bad == 0 {
-			m.good.Add(uint64(len(wcs)))
-		} else {
-			m.byStatus(wcs)
-		}
-		if m.samples.set.Load() != 0 {
-			m.collect(bad != 0)
+		clear(m.q.state.Failures)
+	}
+	m.batches[bits.Len32(uint32(all-1))].Add(1)
+	m.good.Add(uint64(all - bad))
+	if all > 0 && m.samples.set.Load() != 0 {
+		m.collect(bad != 0)
+	}
+	if m.q.state.Load()&cq.Look != 0 && m.samples.set.Load() == 0 {
+		m.q.state.Clear(cq.Look)
+		if m.samples.set.Load() != 0 || m.woken.Load() { // which may have come before that
+			m.q.state.Set(cq.Look)
 		}
 	}
-	// How full the ring was when the poll began matters only if it was fuller than
-	// it has to be for something to happen, or emptier.
-	switch k := uint32(n); {
-	case k >= m.above || !drained && m.q.ring.Holds(m.above-k),
-		m.below > k && (drained || !m.q.ring.Holds(m.below-k)):
-		m.level(k, drained)
-	}
-}
-
-// byStatus counts completions some of which failed.
-func (m *cqMeter) byStatus(wcs []WC) {
-	for i := range wcs {
-		if s := wcs[i].Status; s == StatusSuccess {
-			m.good.Add(1)
-		} else {
-			m.failed[min(s, Status(statusCounts-1))].Add(1)
-		}
+	if !drained || uint32(n)-m.low >= m.span {
+		m.level(n)
 	}
 }
 
@@ -157,10 +153,15 @@ func (l *level) set(depth int) {
 // depth.
 func (l *level) exceeded(n, depth int) bool { return float64(n) >= l.share*float64(depth) }
 
-// level looks how full the ring was when the poll began that took n completions from
-// it.
-func (m *cqMeter) level(n uint32, drained bool) {
-	was := m.count(n, drained)
+func (m *cqMeter) level(n int) {
+	m.blind = m.stride
+	// It matters only if it was fuller than it has to be for something to happen, or
+	// emptier.
+	k := uint32(n)
+	if k < m.above && !m.q.ring.Holds(m.above-k) && (k >= m.low || m.q.ring.Holds(m.low-k)) {
+		return
+	}
+	was := k + unread(m.q.ring)
 	if high := uint32(m.high.Load()); was > high {
 		m.high.Add(uint64(was - high))
 	}
@@ -180,24 +181,17 @@ func (m *cqMeter) level(n uint32, drained bool) {
 	m.watch()
 }
 
-// watch settles what polled looks for.
+// watch settles what is remarkable.
 func (m *cqMeter) watch() {
-	m.above, m.below = uint32(m.high.Load())+1, 0
+	m.above, m.low = uint32(m.high.Load())+1, 0
 	for i := range m.levels {
 		if l := &m.levels[i]; l.reached {
-			m.below = max(m.below, l.low)
+			m.low = max(m.low, l.low)
 		} else {
 			m.above = min(m.above, l.at)
 		}
 	}
-}
-
-// count is how full the ring was when a poll began that took n completions.
-func (m *cqMeter) count(n uint32, drained bool) uint32 {
-	if drained {
-		return n
-	}
-	return n + unread(m.q.ring)
+	m.span = m.above - min(m.low, m.above)
 }
 
 // unread is how many completions are in a ring. What there is of them is there in order.
@@ -240,12 +234,15 @@ func (m *cqMeter) resized() {
 	for i := range m.levels {
 		m.levels[i].set(room)
 	}
+	m.stride = int32(max(min(maxBlind, room/32), 1)) - 1
+	m.blind = 0
 	m.watch()
 }
 
 func (m *cqMeter) event() {
 	m.events.Add(1)
 	m.woken.Store(true)
+	m.q.state.Set(cq.Look)
 	if at := m.armedAt.Swap(0); at != 0 {
 		m.armToEvent.Record(uint64(max(m.now()-at, 0)))
 	}

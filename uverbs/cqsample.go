@@ -100,6 +100,7 @@ func (s *sampler) note(tail uint32) {
 		if all.taken.CompareAndSwap(taken, taken|1<<i) {
 			all.places[i] = sampled{by: s, seq: seq, life: s.lives.Load(), era: s.sq.qp.epoch(), at: s.m.now()}
 			all.set.Or(1 << i)
+			s.m.q.state.Set(cq.Look)
 			return
 		}
 	}

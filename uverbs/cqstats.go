@@ -19,7 +19,7 @@ type Metering interface {
 // StatsOptions make a completion queue count. The zero value counts all that CQStats
 // has, and times one request in 64.
 //
-// Counting takes the poller less than 2 ns for each completion, in batches; timing
+// Counting takes the poller less than 2 ns for each completion; timing
 // takes two readings of the clock, some 40 ns each, for each request that is timed.
 type StatsOptions struct {
 	// Name is the queue's in metrics, which otherwise have a number, unique in the
@@ -120,7 +120,8 @@ type CQStats struct {
 	// found nothing.
 	Events, Spurious uint64
 	// HighWater is the greatest number of completions that a poll found in the
-	// ring.
+	// ring. It may be too small by 7, and by less than a 32nd of the depth: of
+	// polls that take few of many, not each counts how many it leaves.
 	HighWater int
 	// Grown is how often the queue became deeper by CQOptions.Grow, and GrowthErrors
 	// how often that failed.
@@ -181,8 +182,8 @@ func overruns(q *CQ) uint64 {
 }
 
 func (m *cqMeter) report(s *CQStats) {
-	s.Empty, s.Polls = m.empty.Load(), 0
-	for i := range m.batches {
+	s.Empty, s.Polls = m.batches[emptyBatches].Load(), 0
+	for i := range m.batches[:emptyBatches] {
 		n := m.batches[i].Load()
 		s.Batches[min(i, batchSizes-1)] += n
 		s.Polls += n

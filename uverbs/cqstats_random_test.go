@@ -144,7 +144,7 @@ func TestStatsHostile(t *testing.T) {
 	calls := 0
 	q, told := r.statsQ(t, &StatsOptions{OnHighWater: func(u CQUsage) { calls++ }})
 	l := &liar{rnd: rand.New(rand.NewPCG(12, 13))}
-	l.CompletionRing = told.CompletionRing
+	l.CompletionRing, l.state = told.CompletionRing, told.state
 	q.ring = l
 	wcs := make([]WC, 64)
 	var sum uint64
