@@ -23,8 +23,8 @@ type Mapping struct {
 	detach func(keep bool) error
 	unmap  func() error
 
-	detached, unmapped      sync.Once
-	detachError, unmapError error
+	unmapped   sync.Once
+	unmapError error
 }
 
 // NewMapping makes a Mapping of b. detach replaces the memory at the same
@@ -42,11 +42,9 @@ func (m *Mapping) Bytes() []byte { return m.b }
 
 // Detach gives the device memory back to the kernel and leaves private zero
 // pages at the same addresses, which frees the file that was mapped. It may be
-// called more than once and beside readers and writers of the memory.
-func (m *Mapping) Detach() error {
-	m.detached.Do(func() { m.detachError = m.detach(false) })
-	return m.detachError
-}
+// called more than once and beside readers and writers of the memory. When it fails the
+// memory is still the device's, until the next one.
+func (m *Mapping) Detach() error { return m.detach(false) }
 
 // Keep is Detach, but what was in the memory stays. Nobody but readers, and writers
 // whose stores may be lost, is at the memory meanwhile. When it fails the memory is

@@ -30,7 +30,12 @@ var NoUevents atomic.Bool
 // but its RDMA_UNREGISTER_EVENT comes after that wait (__ib_unregister_device in
 // drivers/infiniband/core/device.c).
 func (linux) Watch(name string, gone func()) (stop func(), err error) {
-	attr, err := unix.Open("/sys/class/infiniband_verbs/"+name+"/dev", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return watchAttr("/sys/class/infiniband_verbs/"+name+"/dev", gone)
+}
+
+// watchAttr is Watch for a file of any path.
+func watchAttr(path string, gone func()) (stop func(), err error) {
+	attr, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT || err == unix.EACCES {
 		return func() {}, nil
 	}
