@@ -41,8 +41,8 @@ func TestGuestBug19QueueWithoutQPs(t *testing.T) {
 	}
 }
 
-// Rings of the kernel keep what they say, also after a resize, and what is one too
-// many is said once, after all the others.
+// Rings of the kernel keep what they say, also after a resize, and that some were too
+// many is said once, after all the others, however often the device tells of it.
 func TestGuestBug27RingOfNKeepsN(t *testing.T) {
 	for _, over := range []int{0, 3} {
 		for _, resized := range []bool{false, true} {
@@ -65,10 +65,16 @@ func TestGuestBug27RingOfNKeepsN(t *testing.T) {
 				t.Fatal(err)
 			}
 			if over > 0 {
-				for said := false; !said; {
+				events := 1
+				if factsOf(t, p.dev) == &softRoCE {
+					events = over // one for each that it drops
+				}
+				for said := 0; said < events; {
 					select {
 					case e := <-p.dev.Events():
-						said = e.Type == uverbs.EventCQError && e.CQ == q
+						if e.Type == uverbs.EventCQError && e.CQ == q {
+							said++
+						}
 					case <-time.After(30 * time.Second):
 						t.Fatal("the overrun was not reported")
 					}
@@ -81,9 +87,10 @@ func TestGuestBug27RingOfNKeepsN(t *testing.T) {
 				}
 			}
 			var wcs [2]uverbs.WC
+			_, first := q.Poll(wcs[:])
 			for range 2 {
-				if k, err := q.Poll(wcs[:]); k != 0 || errors.Is(err, uverbs.ErrOverrun) != (over > 0) {
-					t.Errorf("resized %v, %d too many: %d, %v", resized, over, k, err)
+				if k, err := q.Poll(wcs[:]); k != 0 || errors.Is(err, uverbs.ErrOverrun) != (over > 0) || err != first {
+					t.Errorf("resized %v, %d too many: %d, %v, before %v", resized, over, k, err, first)
 				}
 			}
 		}

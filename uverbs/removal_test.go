@@ -229,6 +229,74 @@ func TestQueueDiesOnce(t *testing.T) {
 	}
 }
 
+// Who sleeps on a queue wakes when it dies.
+func TestQueueDiesAwake(t *testing.T) {
+	r := newRig(t, true)
+	w, err := poll.NewWaiter(poll.Event{}, r.sendQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	time.AfterFunc(50*time.Millisecond, func() { // it sleeps by then, as a rule
+		(&asyncEvents{dev: r.dev, ch: make(chan Event, 1)}).handle(Event{Type: EventCQError, CQ: r.sendQ})
+	})
+	if n, err := w.Wait(ctx, make([]WC, 1)); n != 0 || !errors.Is(err, ErrOverrun) || ctx.Err() != nil {
+		t.Errorf("%d, %v, want %v", n, err, ErrOverrun)
+	}
+}
+
+// A receive of an SRQ that has ended in one ring does not end again in another one that is
+// read before.
+func TestUnplugSharedReceives(t *testing.T) {
+	r := newRig(t, false)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	srq, err := r.pd.NewSRQ(&SRQOptions{Depth: 8})
+	must(err)
+	var qps [2]*QP
+	for i, q := range []*CQ{r.sendQ, r.recvQ} {
+		qps[i], err = r.pd.NewQP(RC, &QPOptions{CQ: q, SRQ: srq})
+		must(err)
+	}
+	sendQ, err := r.dev.NewCQ(64, nil)
+	must(err)
+	sender, err := r.pd.NewQP(RC, &QPOptions{CQ: sendQ})
+	must(err)
+	must(errors.Join(sender.Connect(t.Context(), qps[1].Endpoint(), nil), qps[1].Connect(t.Context(), sender.Endpoint(), nil)))
+	for i := range uint64(3) {
+		srq.RecvQueue().Recv(i, r.mr.Span(0, 8))
+	}
+	must(srq.RecvQueue().Flush())
+	sender.SendQueue().Send(9, r.mr.Span(0, 8))
+	must(sender.SendQueue().Flush())
+	removed := r.k.Unplug("rxe0")
+	r.k.Tell("rxe0")
+	lastEvents(t, r.dev)
+	overIn(t, removed)
+	got := make(map[uint64]Status)
+	for range 2 { // the first queue has its turn before the second is read, and after
+		for _, q := range []*CQ{r.sendQ, r.recvQ} {
+			var wcs [8]WC
+			n, _ := q.Poll(wcs[:])
+			for _, w := range wcs[:n] {
+				if _, twice := got[w.ID]; twice {
+					t.Errorf("it ended before: %+v", w)
+				}
+				got[w.ID] = w.Status
+			}
+		}
+	}
+	if !maps.Equal(got, map[uint64]Status{0: StatusSuccess, 1: StatusFlushed, 2: StatusFlushed}) {
+		t.Errorf("receives ended %v", got)
+	}
+}
+
 // The watch of the machine ends with its goroutine and its descriptors; without such a
 // device there is nothing to watch.
 func TestWatchNothing(t *testing.T) {
