@@ -28,3 +28,14 @@ func ExampleStatus_Remedy() {
 	// flushed: look at an earlier failure; then reset and connect the queue pair again
 	// Status(77): look at this device; then find the peer, and connect anew
 }
+
+// Durations, and what share of them was how long at most.
+func ExampleHistogram() {
+	var h cq.Histogram
+	for us := range 1000 {
+		h.Record(uint64(us) * 1000) // nanoseconds
+	}
+	p99 := h.Quantile(0.99)
+	fmt.Println(h.Count(), p99 >= 989_000, p99 < 989_000*33/32, h.Max())
+	// Output: 1000 true true 999000
+}

@@ -98,3 +98,20 @@ func ExampleReadVectors() {
 		fmt.Println(w.Index, w.IRQ, w.Name, "runs on", w.Effective, "poll on", cpu, ok)
 	}
 }
+
+// A group whose pollers stay on the processors next to the device, and moderate the events
+// of busy queues.
+func ExampleNearDevice() {
+	g, err := poll.NewGroup(func(q poll.Queue, wcs []uverbs.WC) {}, &poll.GroupOptions{
+		Pollers:    2,
+		Strategy:   poll.Adaptive{},
+		CPUs:       poll.NearDevice("mlx5_0"), // none where the system does not say: nothing is bound
+		Moderation: &poll.Moderation{},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	fmt.Println(g.Pollers(), "pollers")
+	// Output: 2 pollers
+}

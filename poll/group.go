@@ -90,6 +90,7 @@ type GroupOptions struct {
 	// Failed is told of a queue that failed or was closed, by the poller that served
 	// it. The queue has left the group, after all its completions were handled; the
 	// others go on. Without Failed the first failure ends the group: Run returns it.
+	// As a handler, it calls no Remove.
 	Failed func(q cq.Queue, err error)
 
 	// Moderation, unless nil, has the pollers moderate those of their queues that can

@@ -37,6 +37,14 @@
 // An open Device has two goroutines of its own: for asynchronous events, and, on
 // Linux, one that watches whether the device is removed. See [EventDeviceGone].
 //
+// # Completion queues
+//
+// Device.CQDepth reckons how deep a queue has to be, and CQOptions has what else there
+// is to choose: events and their vector, growth, the NUMA node of the ring (OnNode), and
+// on ConnectX time stamps, which Device.Clock translates, entries of 128 bytes,
+// IgnoreOverrun, and Compress. Package poll has the ways to wait, Group for many queues,
+// and moderation.
+//
 // # Watching
 //
 // [CQOptions].Stats makes a completion queue count what its poller finds, [CQ.Stats]

@@ -21,8 +21,7 @@
 //
 // A [Fabric] may be used from any goroutine. It has no goroutine of its own: a device
 // works inside the call that rings its doorbell, or from a timer of package time. An
-// open device has the one goroutine that every [uverbs.Device] has, which ends with
-// Close. All waiting is for channels and timers, so a program on a fabric that was
+// open device has one goroutine, that of its events, which ends with Close. All waiting is for channels and timers, so a program on a fabric that was
 // made in a testing/synctest bubble runs there, where retries that take seconds take
 // no time. A fabric from outside of the bubble has another clock: make it inside.
 //

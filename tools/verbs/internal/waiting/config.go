@@ -58,7 +58,7 @@ func (c *Config) Validate() error {
 	}
 	for i, p := range c.Paces {
 		if p <= 0 || p > time.Second {
-			return BadConfig("a message each %v: allowed is up to 1s", p)
+			return BadConfig("a message each %v: allowed is above 0 and up to 1s", p)
 		}
 		if slices.Contains(c.Paces[:i], p) {
 			return BadConfig("pace %v is given twice", p)
