@@ -274,6 +274,13 @@ func TestGuestUnplug(t *testing.T) {
 			t.Fatal(err)
 		}
 		child.Stderr = child.Stdout
+		// Being root there does not help with the limit, which a child inherits.
+		var limit unix.Rlimit
+		all := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+		if err := unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &all, &limit); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Prlimit(0, unix.RLIMIT_MEMLOCK, &limit, nil)
 		if err := child.Start(); err != nil {
 			t.Fatal(err)
 		}
