@@ -45,6 +45,9 @@ type nopSampler struct {
 
 func (s *nopSampler) PutNop(wrid uint64) { s.nops.PutNop(wrid) }
 
+// inner is the ring that it stands before.
+func (s *sampler) inner() cq.SendRing { return s.SendRing }
+
 func (m *cqMeter) sample(sq *SendQueue) {
 	if m.every == 0 {
 		return

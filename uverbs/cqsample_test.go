@@ -279,3 +279,14 @@ func TestSampleOfRefused(t *testing.T) {
 	}
 	metered(q).free(t)
 }
+
+// A request of a queue that is timed is explained in full.
+func TestExplainTimed(t *testing.T) {
+	r, q := sampledRig(t, 1)
+	r.peer.Regions[0].RKey ^= 0x5500
+	r.post(t, 1)
+	w := wait(t, q, 1)[0]
+	if e := q.Explain(&w); !e.IsFirst || e.Request == nil || !e.Request.Details || len(e.Request.Spans) != 1 {
+		t.Errorf("%v", e)
+	}
+}

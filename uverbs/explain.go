@@ -270,7 +270,11 @@ func (p *past) details(r cq.Past) bool {
 		to.Details = ok
 		return ok
 	}
-	switch ring := qp.sq.ring.(type) {
+	posted := qp.sq.ring
+	if s, ok := posted.(interface{ inner() cq.SendRing }); ok {
+		posted = s.inner() // the queue is timed
+	}
+	switch ring := posted.(type) {
 	case *rxe.SQ:
 		sends, ok = ring.Posted(wrid)
 	case *mlx5.SQ:

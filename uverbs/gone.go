@@ -117,7 +117,10 @@ func (qp *QP) letGoRings() {
 	if f != nil {
 		f()
 	}
-	qp.awaitFlushes() // what they posted is among what ends
+	obtain(qp.modify.TryLock)
+	qp.ending.Store(true) // again: see open
+	qp.modify.Unlock()    // a Flush whose doorbell failed wants it
+	qp.awaitFlushes()     // what they posted is among what ends
 	obtain(qp.modify.TryLock)
 	qp.leaveGroups()
 	qp.destroy()

@@ -27,7 +27,7 @@ func TestGuestConformanceAtomic_WrongRKey(t *testing.T) {
 			post(p.a.SendQueue(), p.mr.Span(old, 8), bad.At(place))
 			p.one(t, p.a, uverbs.WC{ID: 1, Status: kernelFactsOf(t, p.dev).wrongKey})
 			if got := target.Load(); got != word {
-				t.Errorf("%#x is in the peer's memory, %#x was", got, word)
+				t.Errorf("%#x is in the peer's memory, %#x was", got, uint64(word))
 			}
 			if got := result.Load(); got != 99 {
 				t.Errorf("the result is %#x, and there is none", got)

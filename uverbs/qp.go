@@ -76,6 +76,8 @@ type QP struct {
 	state    atomic.Uint32 // QPState
 	resets   atomic.Uint32 // counts beginnings and ends of resets: odd while one is under way
 	renewal  sync.Mutex    // held by Recover
+	shuts    atomic.Uint32 // how often ending was set but by Close and the loss of the device; see open
+	enders   atomic.Int32  // Shutdowns and Drains that are under way
 	reset    sync.Mutex    // one reset at a time; comes before modify
 	modify   sync.Mutex    // one state change at a time
 	groups   []GID         // multicast groups that it is in; guarded by modify
@@ -449,14 +451,15 @@ func (qp *QP) free() error {
 	// Calls that began before are over once their locks were had: a doorbell,
 	// a query or change of state. The kernel refuses to destroy what a call
 	// under way uses, and gives the handle out again after.
+	qp.modify.Lock()
+	qp.ending.Store(true) // again: see open
+	qp.leaveGroups()
+	qp.modify.Unlock()
 	if qp.sq.bell != nil {
 		qp.sq.bell.await()
 	} else {
 		qp.awaitFlushes() // a doorbell is a store, and must not come after the end
 	}
-	qp.modify.Lock()
-	qp.leaveGroups()
-	qp.modify.Unlock()
 	d := qp.dev
 	d.byQPN.Lock()
 	if d.byQPN.m[qp.qpn] == qp {

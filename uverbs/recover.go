@@ -30,7 +30,8 @@ import (
 // ErrState, and what is staged then is void.
 //
 // When ctx ends, Recover returns its cause. ErrBusy says that another Recover of the
-// queue pair is under way, ErrDeviceGone that there is nothing to recover. Whatever the
+// queue pair is under way, or a Shutdown, ErrDeviceGone that there is nothing to
+// recover. A Shutdown that begins meanwhile makes Recover fail with ErrState. Whatever the
 // error, also one of exchange, which it wraps, the queue pair takes no requests
 // afterwards and is not connected, and Recover may be called again, or Close.
 //
@@ -63,17 +64,25 @@ func (qp *QP) renew(ctx context.Context, turn func() error, exchange func(ctx co
 	if qp.closing.Load() {
 		return fail(os.ErrClosed)
 	}
-	qp.ending.Store(true)
+	shuts := qp.shut()
+	if qp.enders.Load() != 0 {
+		return fail(fmt.Errorf("%w: a Shutdown or Drain is under way", ErrBusy))
+	}
 	if err := qp.takeDown(ctx, turn); err != nil {
 		if errors.Is(err, ErrDeviceGone) {
 			qp.endGone(ctx, false, turn) // what is left ends all the same
 		}
 		return fail(err)
 	}
-	if err := qp.bringUp(ctx, exchange); err != nil {
-		qp.ending.Store(true)
-		// What is half agreed on must not move anything.
-		qp.Modify(StateErr)
+	if err := qp.bringUp(ctx, shuts, exchange); err != nil {
+		// What is half agreed on must not move anything. Where a Shutdown came in
+		// between it is to be found as that leaves it.
+		to := StateErr
+		if qp.shuts.Load() != shuts {
+			to = StateReset
+		}
+		qp.shut()
+		qp.Modify(to)
 		return fail(err)
 	}
 	return nil
@@ -112,13 +121,15 @@ func (qp *QP) takeDown(ctx context.Context, turn func() error) error {
 }
 
 // bringUp makes a queue pair in RESET new and connects it.
-func (qp *QP) bringUp(ctx context.Context, exchange func(ctx context.Context, qp *QP) error) error {
+func (qp *QP) bringUp(ctx context.Context, shuts uint32, exchange func(ctx context.Context, qp *QP) error) error {
 	// Another one than before: packets of then must not look like those of now.
 	qp.psn = (qp.psn + 1 + rand.Uint32N(maxPSN)) & maxPSN
 	if err := qp.begin(); err != nil {
 		return err
 	}
-	qp.ending.Store(false)
+	if err := qp.open(shuts); err != nil {
+		return err
+	}
 	if exchange != nil {
 		if err := exchange(ctx, qp); err != nil {
 			return fmt.Errorf("%w (it is not connected: call Recover again)", err)

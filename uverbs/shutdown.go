@@ -46,6 +46,27 @@ func (qp *QP) Shutdown(ctx context.Context) error {
 	return qp.end(ctx, "shut down", waitTurn(ctx))
 }
 
+// shut makes the queue pair take no more requests, and returns what open asks for.
+func (qp *QP) shut() (shuts uint32) {
+	qp.modify.Lock()
+	defer qp.modify.Unlock()
+	qp.ending.Store(true)
+	return qp.shuts.Add(1)
+}
+
+// open makes the queue pair take requests again, unless it was shut since. Who ends it
+// for good says so, and sets ending, before waiting for the lock, and sets ending again
+// with it held.
+func (qp *QP) open(shuts uint32) error {
+	qp.modify.Lock()
+	defer qp.modify.Unlock()
+	if qp.closing.Load() || qp.dev.lost.Load() || qp.shuts.Load() != shuts {
+		return qp.whyEnding()
+	}
+	qp.ending.Store(false)
+	return nil
+}
+
 // waitTurn is what a goroutine does that waits for a poller: nothing for a while.
 func waitTurn(ctx context.Context) func() error {
 	pause := time.NewTimer(0)
@@ -112,7 +133,9 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 	if qp.closing.Load() {
 		return fail(os.ErrClosed)
 	}
-	qp.ending.Store(true)
+	qp.enders.Add(1) // before shut: see renew, which looks after it
+	defer qp.enders.Add(-1)
+	qp.shut()
 	// A Flush that began before goes on to its end. In any case there is one
 	// turn: Drain delivers what is there already.
 	time.Sleep(storeDelay)
@@ -243,6 +266,7 @@ func (qp *QP) Restart() error {
 	if qp.closing.Load() {
 		return qp.denied("restart", os.ErrClosed)
 	}
+	shuts := qp.shuts.Load()
 	if s := qp.State(); s != StateReset {
 		return fmt.Errorf("goverbs: %s: restart QP %d: %w: it is in %v: shut it down first", qp.dev.info.Name, qp.qpn, ErrState, s)
 	}
@@ -250,7 +274,9 @@ func (qp *QP) Restart() error {
 	if err := qp.begin(); err != nil {
 		return err
 	}
-	qp.ending.Store(false)
+	if err := qp.open(shuts); err != nil {
+		return qp.denied("restart", err)
+	}
 	return nil
 }
 
