@@ -448,9 +448,8 @@ func (qp *QP) Close() error {
 func (qp *QP) free() error {
 	qp.closing.Store(true)
 	qp.ending.Store(true)
-	// Calls that began before are over once their locks were had: a doorbell,
-	// a query or change of state. The kernel refuses to destroy what a call
-	// under way uses, and gives the handle out again after.
+	// Calls that began before are over once their locks were had. The kernel refuses
+	// to destroy what a call under way uses, and gives the handle out again after.
 	qp.modify.Lock()
 	qp.ending.Store(true) // again: see open
 	qp.leaveGroups()
