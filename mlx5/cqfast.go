@@ -52,10 +52,12 @@ type (
 	stamped [1]byte
 )
 
-// receiveKind is the opcode of a receive.
+// receiveKind is the opcode of a receive, or that of the first entry, whatever it is.
 type receiveKind interface {
-	[cqeWriteImm]byte | [cqeSend]byte | [cqeSendImm]byte
+	anyKind | [cqeWriteImm]byte | [cqeSend]byte | [cqeSendImm]byte
 }
+
+type anyKind [0]byte
 
 // origin is the lowest bits of the Key of a queue: they say whether completions have
 // to tell where a message came from.
@@ -76,20 +78,27 @@ func bodies[E entrySize, T stamps](q *CQ, next, want uint32, wcs []cq.WC, n int)
 	view := q.decode.endpoints.View()
 	for {
 		e, w, left := q.ring.entry(next), &wcs[n], count
-		switch e.kind() {
-		case cqeRequester << 4:
+		switch kind := e.kind(); {
+		case kind == cqeRequester<<4:
 			if left = sends[E, T](q, e, w, left, view, sameMask); left == count && q.skip(e, view) {
 				left = sends[E, T](q, e, w, left, view, sameMask)
 			}
-		case cqeSend << 4:
+		case len(*new(E)) == 0: // of the rarer queues, kinds of receives share a function too
+			if kind == cqeSend<<4 || kind == cqeSendImm<<4 || kind == cqeWriteImm<<4 {
+				left = receives[E, T, anyKind, messages](q, e, w, left, view, sameMask)
+			}
+			if left == count && (kind == cqeSend<<4 || kind == cqeSendImm<<4) {
+				left = receives[E, T, anyKind, datagrams](q, e, w, left, view, sameMask)
+			}
+		case kind == cqeSend<<4:
 			if left = receives[E, T, [cqeSend]byte, messages](q, e, w, left, view, sameMask); left == count {
 				left = receives[E, T, [cqeSend]byte, datagrams](q, e, w, left, view, sameMask)
 			}
-		case cqeSendImm << 4:
+		case kind == cqeSendImm<<4:
 			if left = receives[E, T, [cqeSendImm]byte, messages](q, e, w, left, view, sameMask); left == count {
 				left = receives[E, T, [cqeSendImm]byte, datagrams](q, e, w, left, view, sameMask)
 			}
-		case cqeWriteImm << 4:
+		case kind == cqeWriteImm<<4:
 			left = receives[E, T, [cqeWriteImm]byte, messages](q, e, w, left, view, sameMask)
 		}
 		done := count - left
@@ -165,6 +174,12 @@ func sends[E entrySize, T stamps](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.
 // receives is sends for receive queues, and entries of one kind and origin.
 func receives[E entrySize, T stamps, K receiveKind, O origin](q *CQ, e *cqe, w *cq.WC, left uint32, view cq.EndpointView, same uint64) uint32 {
 	kind, from := uint64(len(*new(K))), uint64(len(*new(O)))
+	if kind == 0 {
+		// It is read again, so looked at again.
+		if kind = uint64(e.kind() >> 4); kind != cqeSend && kind != cqeSendImm && (kind != cqeWriteImm || from != 0) {
+			return left
+		}
+	}
 	var r *cq.Requests
 	var s *cq.Slot
 	var head, n uint32

@@ -11,16 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// harsh is what is done to a program while it runs.
-type harsh struct {
-	// CPUs, when not zero, is how many processors' time the program may use: cpu.max of a
-	// cgroup of its own, in the usual periods of 100 ms.
-	CPUs float64 `json:"cpus,omitempty"`
-	// Storm sends the program SIGURG all the time: the signal with which Go's runtime interrupts
-	// goroutines, so a program bears it, but every system call may end early with EINTR.
-	Storm bool `json:"storm,omitempty"`
-}
-
 // check refuses what cannot be.
 func (h harsh) check() error {
 	if h.CPUs != 0 && (h.CPUs < 0.01 || h.CPUs > 64) {

@@ -62,6 +62,16 @@ type job struct {
 	Now int64 `json:"now"`
 }
 
+// harsh is what is done to a program while it runs.
+type harsh struct {
+	// CPUs, when not zero, is how many processors' time the program may use: cpu.max of a
+	// cgroup of its own, in the usual periods of 100 ms.
+	CPUs float64 `json:"cpus,omitempty"`
+	// Storm sends the program SIGURG all the time: the signal with which Go's runtime interrupts
+	// goroutines, so a program bears it, but every system call may end early with EINTR.
+	Storm bool `json:"storm,omitempty"`
+}
+
 // A termSize is the size of a terminal in characters.
 type termSize struct {
 	Rows, Cols uint16
