@@ -117,11 +117,11 @@ func (qp *QP) letGoRings() {
 	if f != nil {
 		f()
 	}
-	obtain(qp.modify.TryLock)
+	qp.modify.Lock()
 	qp.ending.Store(true) // again: see open
 	qp.modify.Unlock()    // a Flush whose doorbell failed wants it
 	qp.awaitFlushes()     // what they posted is among what ends
-	obtain(qp.modify.TryLock)
+	qp.modify.Lock()
 	qp.leaveGroups()
 	qp.destroy()
 	qp.half.keep()

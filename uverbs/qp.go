@@ -79,7 +79,7 @@ type QP struct {
 	shuts    atomic.Uint32 // how often ending was set but by Close and the loss of the device; see open
 	enders   atomic.Int32  // Shutdowns and Drains that are under way
 	reset    sync.Mutex    // one reset at a time; comes before modify
-	modify   sync.Mutex    // one state change at a time
+	modify   gate          // one state change at a time
 	groups   []GID         // multicast groups that it is in; guarded by modify
 	whenLost func() error  // of the Handshake under way; guarded by the device's mu
 	carried  bool          // the device has carried out all sends; guarded by modify
@@ -156,7 +156,7 @@ func (pd *PD) NewQP(typ QPType, opts *QPOptions) (*QP, error) {
 	}
 	qp := &QP{
 		object: object{dev: d, kind: kindQP, id: d.nextID()},
-		typ:    typ, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, srq: opts.SRQ, psn: rand.Uint32() & maxPSN, tag: opts.Tag,
+		typ:    typ, pd: pd, sendCQ: opts.SendCQ, recvCQ: opts.RecvCQ, srq: opts.SRQ, psn: rand.Uint32() & maxPSN, tag: opts.Tag, modify: newGate(),
 	}
 	qp.letGo = qp.letGoRings
 	if qp.sendCQ == nil {

@@ -43,7 +43,7 @@ func newPlainQP(tb testing.TB, depth, inline uint32) *plainQP {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	qp := &QP{object: object{dev: &Device{provider: new(mlx5Provider)}}, typ: RC, qpn: 7, index: &userIndex{n: 1}, limits: QPLimits{SendSGE: 1, Inline: int(size.MaxInline)}}
+	qp := &QP{modify: newGate(), object: object{dev: &Device{provider: new(mlx5Provider)}}, typ: RC, qpn: 7, index: &userIndex{n: 1}, limits: QPLimits{SendSGE: 1, Inline: int(size.MaxInline)}}
 	qp.state.Store(uint32(StateRTS))
 	qp.sq.init(qp, ring, table)
 	mr := new(MR)
