@@ -23,10 +23,10 @@ type CQ struct {
 	room  int   // completions that the ring holds; guarded by dev.mu
 	asked []int // depths that are being changed to; guarded by dev.mu
 
-	channel *Channel   // nil without events
-	own     bool       // channel was made for this queue alone
-	pending int        // events read for this queue by others; guarded by channel.mu
-	bell    sync.Mutex // Arm against Close
+	channel *Channel // nil without events
+	own     bool     // channel was made for this queue alone
+	pending int      // events read for this queue by others; guarded by channel.mu
+	bell    gate     // Arm against Close
 
 	waiterMu sync.Mutex
 	wake     func()
@@ -59,7 +59,7 @@ func (d *Device) NewCQ(depth int, opts *CQOptions) (*CQ, error) {
 	if opts.Vector < 0 || opts.Vector >= d.vectors {
 		return nil, invalid("%s: completion vector %d: %s has %d, numbered from 0", op, opts.Vector, d.info.Name, d.vectors)
 	}
-	q := &CQ{object: object{dev: d, kind: kindCQ, id: d.nextID()}, channel: opts.Channel}
+	q := &CQ{object: object{dev: d, kind: kindCQ, id: d.nextID()}, channel: opts.Channel, bell: newGate()}
 	q.letGo = q.letGoRing
 	if opts.Shared {
 		q.state.Set(cq.Shared)

@@ -66,7 +66,11 @@ func (a *asyncEvents) end() {
 // letGo gives back all that the kernel has for a device that is gone. The objects stay
 // until the program closes them. If Close was called before, that does all.
 func (d *Device) letGo() {
-	obtain(d.makers.TryLock) // what is being made is entered, or fails
+	// What is being made is entered, or fails. The lock may be held during calls to the
+	// kernel: to sleep lets time go on meanwhile in a bubble of testing/synctest.
+	for !d.makers.TryLock() {
+		time.Sleep(storeDelay)
+	}
 	d.mu.Lock()
 	d.leaving = !d.closing
 	d.mu.Unlock()
@@ -89,14 +93,6 @@ func (d *Device) letGo() {
 		d.unwatch()
 	}
 	close(d.left)
-}
-
-// obtain waits for a lock that may be held during calls to the kernel. It sleeps, so
-// that time goes on meanwhile in a bubble of testing/synctest.
-func obtain(try func() bool) {
-	for !try() {
-		time.Sleep(storeDelay)
-	}
 }
 
 // hasLeft says whether letGo has done its work.
@@ -148,7 +144,7 @@ func (s *SRQ) letGoRing() {
 	for time.Sleep(storeDelay); atomic.LoadUint32(&s.rq.flushing) != 0; {
 		time.Sleep(storeDelay)
 	}
-	obtain(s.calls.TryLock)
+	s.calls.Lock()
 	s.destroy()
 	s.half.keep()
 	s.calls.Unlock()
@@ -178,7 +174,7 @@ func (s *SRQ) letGoRing() {
 
 // letGoRing comes when nothing is left that would complete here.
 func (q *CQ) letGoRing() {
-	obtain(q.bell.TryLock)
+	q.bell.Lock()
 	q.destroy()
 	q.half.keep()
 	q.bell.Unlock()

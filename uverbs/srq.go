@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -33,7 +32,7 @@ type SRQ struct {
 	sge       int
 	closing   atomic.Bool
 	dropped   atomic.Bool // its device is closed, and its ring gone
-	calls     sync.Mutex  // one call to the kernel at a time, and Close after it
+	calls     gate        // one call to the kernel at a time, and Close after it
 	lost      error       // why there is no ring any more; the poster's
 	discarded atomic.Bool // Close was called: nobody is to hear of what is posted
 
@@ -93,7 +92,7 @@ func (pd *PD) NewSRQ(opts *SRQOptions) (*SRQ, error) {
 		return nil, err
 	}
 	defer done()
-	s := &SRQ{object: object{dev: d, kind: kindSRQ, id: d.nextID()}, pd: pd, sge: o.SGE, claims: make(map[*CQ]int), claimed: o.Depth}
+	s := &SRQ{object: object{dev: d, kind: kindSRQ, id: d.nextID()}, pd: pd, sge: o.SGE, claims: make(map[*CQ]int), claimed: o.Depth, calls: newGate()}
 	s.letGo = s.letGoRing
 	if err := s.create(op, &o); err != nil {
 		return nil, err
