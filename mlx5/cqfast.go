@@ -198,7 +198,11 @@ func receives[E entrySize, T stamps, K receiveKind, O origin](q *CQ, e *cqe, w *
 		if s, key = r.Front(head), r.Key(); (e.tail()^s.Expected()^key^kind<<4^from)&same != 0 {
 			return left
 		}
-		key ^= from
+		// The bit of the origin is one of the format's too: of a queue of the other
+		// origin, an entry with that bit would be what is expected.
+		if key ^= from; uint32(key) != 0 {
+			return left
+		}
 		if n = e.byteCount.Uint32(); kind != cqeWriteImm && n > s.Bytes() {
 			return left // longer than it can be
 		}
