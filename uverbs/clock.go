@@ -125,7 +125,8 @@ func (c *Clock) checked(op string, err error) error {
 	return &Error{Op: op, Device: c.dev.info.Name, Err: err}
 }
 
-// Close lets go of the pages. Those who read the clock get os.ErrClosed from then on; and ErrDeviceGone, before it, when the device is gone.
+// Close lets go of the pages. Those who read the clock get os.ErrClosed from then on, and
+// before that ErrDeviceGone if the device is gone.
 func (c *Clock) Close() error {
 	if err := c.retire(); err != nil {
 		return err

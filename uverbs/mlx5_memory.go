@@ -59,9 +59,10 @@ func (p *mlx5Provider) newMemory(bytes, node int) (*queueMemory, error) {
 	return m, nil
 }
 
-// alloc makes memory that a kernel can pin, on the NUMA node of which wish is the next; without a wish on that of
-// the device if it can be. What the node has no room for, and all of it where the process
-// may not use that node or the system knows none, is somewhere else then.
+// alloc makes memory that a kernel can pin, on a NUMA node. wish is one more than the
+// number of the node that it has to be; 0 leaves it to the library, which takes that of the
+// device if it can. What the node has no room for, and all of it where the process may not
+// use that node or the system knows none, is somewhere else then.
 func (p *mlx5Provider) alloc(bytes, wish int) (*kernel.Mapping, error) {
 	o := MemoryOptions{Node: NUMANode{wish}, collected: true}
 	if wish == 0 && p.node != 0 {
