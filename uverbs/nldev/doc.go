@@ -1,7 +1,8 @@
 // Package nldev speaks RDMA netlink (NETLINK_RDMA, the "nldev" client): it
 // lists the RDMA devices of this system, finds their character devices, makes
-// and removes soft-RoCE links, and counts the objects and packets of a device.
-// It is what iproute2's rdma command does, as Go functions.
+// and removes soft-RoCE links, lists the objects of a device, whoever owns
+// them, and counts its packets. It is what iproute2's rdma command does, as Go
+// functions.
 //
 //	c, err := nldev.Dial()
 //	if err != nil {

@@ -59,6 +59,7 @@ func TestGuestNldev(t *testing.T) {
 				t.Errorf("%s: %s is not counted: %v, %v", l.Name, kind, counts, err)
 			}
 		}
+		guestObjects(t, c, l, counts)
 		counters, err := c.Counters(l.Index, 1)
 		t.Log(counters)
 		if _, ok := counters["sent_pkts"]; !ok || err != nil {
@@ -69,6 +70,40 @@ func TestGuestNldev(t *testing.T) {
 	t.Logf("%+v, %v", s, err)
 	if err != nil || !s.NetnsShared {
 		t.Errorf("a freshly booted system shares devices among network namespaces: %+v, %v", s, err)
+	}
+}
+
+// guestObjects lists what the kernel itself has of each device, and that counts
+// and lists say the same of kinds that nobody makes meanwhile.
+func guestObjects(t *testing.T, c *Conn, l Link, counts ResourceCounts) {
+	t.Helper()
+	pds, err := c.PDs(l.Index)
+	if err != nil || len(pds) == 0 || pds[0].Kernel == "" {
+		t.Errorf("%s: protection domains %+v, %v: the kernel has one of its own", l.Name, pds, err)
+	}
+	cqs, err := c.CQs(l.Index)
+	if err != nil || len(cqs) == 0 || cqs[0].Kernel == "" || cqs[0].Depth == 0 || uint64(len(cqs)) != counts["cq"] {
+		t.Errorf("%s: completion queues %+v, %v, counted %d", l.Name, cqs, err, counts["cq"])
+	}
+	qps, err := c.QPs(l.Index)
+	if err != nil || uint64(len(qps)) != counts["qp"] || !slices.ContainsFunc(qps, func(q QP) bool { return q.Type == QPGSI && q.Num == 1 }) {
+		t.Errorf("%s: queue pairs %+v, %v, counted %d", l.Name, qps, err, counts["qp"])
+	}
+	mrs, err := c.MRs(l.Index)
+	if err != nil || uint64(len(mrs)) != counts["mr"] {
+		t.Errorf("%s: regions %+v, %v, counted %d", l.Name, mrs, err, counts["mr"])
+	}
+	ids, err := c.CMIDs(l.Index)
+	if err != nil || uint64(len(ids)) != counts["cm_id"] {
+		t.Errorf("%s: identifiers %+v, %v, counted %d", l.Name, ids, err, counts["cm_id"])
+	}
+	_, err = c.Contexts(l.Index)
+	_, err2 := c.SRQs(l.Index)
+	// Linux 5.10 lists neither, and refuses to.
+	for _, err := range []error{err, err2} {
+		if err != nil && !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v", l.Name, err)
+		}
 	}
 }
 
