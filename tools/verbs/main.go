@@ -3,6 +3,7 @@
 //	verbs decode [-json] [FILE...]  explain failed completions in logs
 //	verbs demo [flags]              show what works, also without any device
 //	verbs devinfo [flags]           show the devices and what they can do
+//	verbs doctor [flags]            look for what keeps RDMA from working here
 //	verbs pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
 //	verbs waiting [flags]           measure ways to wait for completions
 package main
@@ -29,6 +30,7 @@ var commands = []command{
 	{"decode", "[-json] [FILE...]", "explain failed completions in logs and dumps", cmdDecode},
 	{"demo", "[flags]", "show what the library can do, also without a device", cmdDemo},
 	{"devinfo", "[flags]", "show the devices and what they can do", cmdDevinfo},
+	{"doctor", "[flags]", "look for what keeps RDMA from working on this machine", cmdDoctor},
 	{"pingpong", "[flags] [HOST]", "play ping-pong, also with ibv_rc_pingpong", cmdPingpong},
 	{"waiting", "[flags]", "measure what it gives and costs to wait in one way or another", cmdWaiting},
 }

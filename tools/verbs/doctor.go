@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/goverbs/goverbs/tools/verbs/internal/doctor"
+)
+
+const doctorUsage = `usage: verbs doctor [-d DEVICE] [-memlock SIZE] [-pollers N] [-pid PID] [-json] [-v]
+Looks at this machine and process from top to bottom and says what keeps RDMA from
+working, or from working well: what is wrong, how that was seen, and the command
+that mends it. It changes nothing and needs no privilege; what it may not look at
+it says. The exit status is 0 when nothing worse than a note was found, 1 for
+warnings, 3 for faults, and 2 for wrong flags.
+
+  verbs doctor                     all devices, and this process
+  verbs doctor -d mlx5_0 -v        one device, with all that was looked at
+  verbs doctor -memlock 64G        is that much memory allowed to be registered?
+  verbs doctor -pid 4711           the limits of a running program
+  verbs doctor -json               for programs
+
+`
+
+// doctorOptions are the flags of verbs doctor.
+type doctorOptions struct {
+	device        string
+	memlock       byteSize
+	pollers, pid  int
+	json, verbose bool
+}
+
+// cmdDoctor is verbs doctor.
+func cmdDoctor(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return examine(ctx, doctor.Host(), args, stdout, stderr)
+}
+
+func examine(ctx context.Context, n *doctor.Node, args []string, stdout, stderr io.Writer) int {
+	o, err := parseDoctor(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err == nil {
+		n.Device, n.Memlock, n.Pollers, n.PID = o.device, uint64(o.memlock), o.pollers, o.pid
+		err = n.Validate()
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "verbs doctor: %v\nverbs doctor -h lists the flags.\n", err)
+		return 2
+	}
+	report := doctor.Examine(ctx, n, doctor.Checks(), nil)
+	if o.json {
+		err = report.WriteJSON(stdout)
+	} else {
+		err = report.WriteText(stdout, o.verbose)
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "verbs doctor: %v\n", err)
+		return max(1, report.Status())
+	}
+	return report.Status()
+}
+
+func parseDoctor(args []string, stdout io.Writer) (o doctorOptions, err error) {
+	f := flag.NewFlagSet("verbs doctor", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.device, "d", "", "look at this `device` only")
+	f.Var(&o.memlock, "memlock", "the program is to register this much memory: a `size` such as 512M or 64G")
+	f.IntVar(&o.pollers, "pollers", 0, "the program is to poll busily in this many goroutines: a `number`")
+	f.IntVar(&o.pid, "pid", 0, "look at the limits of the process with this `number`; by default at those of this one")
+	f.BoolVar(&o.json, "json", false, "write JSON, with keys that stay")
+	f.BoolVar(&o.verbose, "v", false, "list every check, what it saw, and what follows from other findings")
+	switch err = f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, doctorUsage)
+		f.SetOutput(stdout)
+		f.PrintDefaults()
+	case err == nil && f.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case err == nil && (o.pollers < 0 || o.pollers > 1<<16):
+		err = fmt.Errorf("-pollers %d: the number of polling goroutines is 0 to %d", o.pollers, 1<<16)
+	case err == nil && (o.pid < 0 || o.pid > 1<<22):
+		err = fmt.Errorf("-pid %d: a process has a number of 1 to %d", o.pid, 1<<22)
+	}
+	return o, err
+}
+
+// byteSize is a flag: a number of bytes, with K, M, G or T for powers of 1024.
+type byteSize uint64
+
+// String is the number as Set reads it.
+func (b *byteSize) String() string { return strconv.FormatUint(uint64(*b), 10) }
+
+// Set reads the number.
+func (b *byteSize) Set(s string) error {
+	digits, unit := strings.TrimRight(s, "iB"), uint64(1)
+	if digits != "" {
+		if i := strings.IndexByte("kmgt", digits[len(digits)-1]|0x20); i >= 0 {
+			digits, unit = digits[:len(digits)-1], 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n > math.MaxInt64/unit {
+		return errors.New("a size is a number of bytes, or with a unit: 65536, 512M, 64G")
+	}
+	*b = byteSize(n * unit)
+	return nil
+}

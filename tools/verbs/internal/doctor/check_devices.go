@@ -1,0 +1,66 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// checkSystem says where there can be no RDMA.
+var checkSystem = Check{
+	Name:  "system",
+	About: "the operating system, and what of it this process sees",
+	Run: func(_ context.Context, n *Node) ([]Finding, error) {
+		n.saw("%s %s %s", n.System, n.Release, n.Machine)
+		if n.System != "linux" {
+			return []Finding{{
+				Severity: Fault,
+				What:     "RDMA verbs need Linux",
+				Seen:     "this is " + n.System,
+				Mend:     "run it on Linux; package uverbs/sim and verbs demo work everywhere",
+			}}, nil
+		}
+		return nil, nil
+	},
+}
+
+// checkDevices finds that there is no device to work with.
+var checkDevices = Check{
+	Name:  "devices",
+	About: "the RDMA devices that netlink and /sys list",
+	After: []string{"system", "modules"},
+	Run: func(_ context.Context, n *Node) ([]Finding, error) {
+		all, err := n.known.devices()
+		var names []string
+		for _, d := range all {
+			names = append(names, d.Name)
+			n.saw("%s: driver %s, index %d, file %s", d.Name, orUnknown(d.Driver), d.Index, orUnknown(d.Uverbs))
+		}
+		switch {
+		case len(all) == 0 && err == nil:
+			return []Finding{{
+				Severity: Fault,
+				What:     "there is no RDMA device",
+				Seen:     "netlink lists none, and neither does /sys/class/infiniband",
+				Mend:     "rdma link add rxe0 type rxe netdev eth0",
+			}}, nil
+		case n.Device != "" && len(n.devices()) == 0 && len(all) > 0:
+			return []Finding{{
+				Severity: Fault,
+				Object:   n.Device,
+				What:     "there is no device of that name",
+				Seen:     "netlink and /sys/class/infiniband list " + strings.Join(names, ", "),
+				Mend:     fmt.Sprintf("verbs doctor -d %s", names[0]),
+			}}, err
+		}
+		return nil, errors.Join(err)
+	},
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}

@@ -1,0 +1,19 @@
+//go:build !linux
+
+package doctor
+
+import (
+	"errors"
+	"os"
+)
+
+// release is not known on systems without RDMA.
+func release() (release, machine string) { return "", "" }
+
+func open(path string) error {
+	return &os.PathError{Op: "open", Path: path, Err: errors.ErrUnsupported}
+}
+
+func stat(path string) (Stat, error) {
+	return Stat{}, &os.PathError{Op: "stat", Path: path, Err: errors.ErrUnsupported}
+}

@@ -1,0 +1,12 @@
+package doctor
+
+// Checks are all checks, causes before their consequences: a check may name in After those
+// above it alone.
+func Checks() []Check {
+	return []Check{
+		// The node: what is loaded, listed, and can be opened.
+		checkSystem,
+		checkModules,
+		checkDevices,
+	}
+}
