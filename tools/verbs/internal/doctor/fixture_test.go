@@ -164,8 +164,8 @@ func healthyRoCE(t testing.TB) *machine {
 	m.counts[0] = nldev.ResourceCounts{"pd": 3, "cq": 5, "qp": 2, "cm_id": 0, "mr": 0, "ctx": 0, "srq": 2}
 	m.dev["/dev/infiniband/uverbs0"] = Stat{Mode: fs.ModeDevice | fs.ModeCharDevice | 0o666, Rdev: 231<<8 | 192}
 	m.interfaces = []Interface{
-		{Name: "lo", Index: 1, MTU: 65536, Up: true, Running: true, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
-		{Name: "ens1f0np0", Index: 2, MTU: 9000, Up: true, Running: true, Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("fe80::e42:a1ff:fe12:3456")}},
+		{Name: "lo", Index: 1, MTU: 65536, Up: true, Running: true, Addrs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}},
+		{Name: "ens1f0np0", Index: 2, MTU: 9000, Up: true, Running: true, Addrs: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/24"), netip.MustParsePrefix("fe80::e42:a1ff:fe12:3456/64")}},
 	}
 	m.put("proc/modules", "mlx5_ib 487424 0 - Live 0x0\nib_uverbs 196608 1 mlx5_ib, Live 0x0\nib_core 503808 2 mlx5_ib,ib_uverbs, Live 0x0\nmlx5_core 2310144 1 mlx5_ib, Live 0x0\n")
 	m.put(
@@ -201,8 +201,8 @@ func healthySoft(t testing.TB) *machine {
 	m.counts[0] = nldev.ResourceCounts{"pd": 1, "cq": 1, "qp": 1, "cm_id": 0, "mr": 0, "ctx": 0, "srq": 0}
 	m.dev["/dev/infiniband/uverbs0"] = Stat{Mode: fs.ModeDevice | fs.ModeCharDevice | 0o666, Rdev: 231<<8 | 192}
 	m.interfaces = []Interface{
-		{Name: "lo", Index: 1, MTU: 65536, Up: true, Running: true, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
-		{Name: "dummy0", Index: 2, MTU: 1500, Up: true, Running: true, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}},
+		{Name: "lo", Index: 1, MTU: 65536, Up: true, Running: true, Addrs: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}},
+		{Name: "dummy0", Index: 2, MTU: 1500, Up: true, Running: true, Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}},
 	}
 	m.put(
 		"proc/modules", "rdma_rxe 180224 0 - Live 0x0\nib_uverbs 196608 1 rdma_rxe, Live 0x0\nib_core 503808 2 rdma_rxe,ib_uverbs, Live 0x0\n",

@@ -40,10 +40,14 @@ func interfaces() ([]Interface, error) {
 			return nil, err
 		}
 		for _, a := range addrs {
-			if p, ok := a.(*net.IPNet); ok {
-				if addr, ok := netip.AddrFromSlice(p.IP); ok {
-					one.Addrs = append(one.Addrs, addr.Unmap())
-				}
+			p, ok := a.(*net.IPNet)
+			if !ok {
+				continue
+			}
+			addr, _ := netip.AddrFromSlice(p.IP)
+			bits, _ := p.Mask.Size()
+			if prefix, err := addr.Unmap().Prefix(bits); err == nil {
+				one.Addrs = append(one.Addrs, netip.PrefixFrom(addr.Unmap(), prefix.Bits()))
 			}
 		}
 		all = append(all, one)

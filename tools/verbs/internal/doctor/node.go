@@ -79,7 +79,7 @@ type Interface struct {
 	MTU int
 	// Up tells whether it was set up, Running whether it has a carrier.
 	Up, Running bool
-	Addrs       []netip.Addr
+	Addrs       []netip.Prefix // with the length of the network's part
 }
 
 // Answers are what an open device said of itself.
