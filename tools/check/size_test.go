@@ -13,10 +13,16 @@ import (
 // returns the binary.
 func build(t *testing.T, what string, flags ...string) string {
 	t.Helper()
+	return buildFor(t, "amd64", what, flags...)
+}
+
+// buildFor does so for an architecture.
+func buildFor(t *testing.T, arch, what string, flags ...string) string {
+	t.Helper()
 	out := filepath.Join(t.TempDir(), "program")
 	cmd := exec.Command("go", append(append([]string{"build", "-o", out}, flags...), what)...)
 	cmd.Dir = root(t)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", what, err, text)
 	}
@@ -54,9 +60,13 @@ func size(t *testing.T, path string, limit int64) {
 }
 
 func TestVerbsIsStatic(t *testing.T) {
-	verbs := build(t, "./tools/verbs", "-ldflags=-s -w")
-	static(t, verbs)
-	size(t, verbs, 12e6)
+	for _, arch := range []string{"amd64", "arm64"} {
+		t.Run(arch, func(t *testing.T) {
+			verbs := buildFor(t, arch, "./tools/verbs", "-ldflags=-s -w")
+			static(t, verbs)
+			size(t, verbs, 12e6)
+		})
+	}
 }
 
 // A program that imports only uverbs and poll stays small. Without -trimpath the size

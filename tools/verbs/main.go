@@ -5,6 +5,7 @@
 //	verbs devinfo [flags]           show the devices and what they can do
 //	verbs doctor [flags]            look for what keeps RDMA from working here
 //	verbs pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
+//	verbs version                   say which version this is
 //	verbs waiting [flags]           measure ways to wait for completions
 package main
 
@@ -32,6 +33,7 @@ var commands = []command{
 	{"devinfo", "[flags]", "show the devices and what they can do", cmdDevinfo},
 	{"doctor", "[flags]", "look for what keeps RDMA from working on this machine", cmdDoctor},
 	{"pingpong", "[flags] [HOST]", "play ping-pong, also with ibv_rc_pingpong", cmdPingpong},
+	{"version", "", "say which version this is, for bug reports", cmdVersion},
 	{"waiting", "[flags]", "measure what it gives and costs to wait in one way or another", cmdWaiting},
 }
 

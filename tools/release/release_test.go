@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"-h"}, 0, "usage: release"},
+		{nil, 2, "-o is missing"},
+		{[]string{"-o", "x", "-arch", "mips"}, 2, "there are amd64, arm64"},
+		{[]string{"-o", "x", "more"}, 2, `unexpected argument "more"`},
+		{[]string{"-nonsense"}, 2, "-nonsense"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), c.args, &out, &errs)
+		if text := out.String() + errs.String(); code != c.code || !strings.Contains(text, c.want) {
+			t.Errorf("%v: status %d, %q", c.args, code, text)
+		}
+	}
+}
+
+func TestBill(t *testing.T) {
+	a := artifact{
+		name: "verbs-linux-amd64", arch: "amd64", id: identity{"v1.2.3+dirty", "abcdef"}, binary: []byte("program"),
+		info: &debug.BuildInfo{
+			GoVersion: "go1.26.8", Path: "example.org/m/tools/verbs", Main: debug.Module{Path: "example.org/m", Version: "(devel)"},
+			Deps: []*debug.Module{
+				{Path: "example.org/z", Version: "v1.0.0", Sum: "h1:zzz="},
+				{Path: "example.org/old", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/a", Version: "v2.0.0", Sum: "h1:aaa="}},
+			},
+			Settings: []debug.BuildSetting{{Key: "GOARCH", Value: "amd64"}},
+		},
+	}
+	text, err := a.bill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := a.bill(); !bytes.Equal(text, again) {
+		t.Error("two bills of one binary differ")
+	}
+	var b bill
+	if err := json.Unmarshal(text, &b); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range b.Components {
+		names = append(names, c.PURL)
+	}
+	const want = "pkg:golang/example.org/a@v2.0.0 pkg:golang/example.org/z@v1.0.0 pkg:golang/std@1.26.8"
+	if got := strings.Join(names, " "); got != want || strings.Join(b.Dependencies[0].DependsOn, " ") != want {
+		t.Errorf("components %s, dependencies %v", got, b.Dependencies)
+	}
+	main := b.Metadata.Component
+	if main.PURL != "pkg:golang/example.org/m@v1.2.3%2Bdirty#tools/verbs" || main.Hashes[0].Content != a.sum() || b.Dependencies[0].Ref != main.Ref {
+		t.Errorf("%+v", main)
+	}
+	if p := b.Components[0].Properties; len(p) != 1 || p[0] != (property{"go:h1", "h1:aaa="}) {
+		t.Errorf("%+v", p)
+	}
+}
+
+// git runs git in a repository that asks for nothing of the user's.
+func git(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false", "-c", "init.defaultBranch=main"}, args...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("declared skip: no git here")
+	}
+	dir := t.TempDir()
+	if id, note := identify(t.Context(), dir); id != (identity{Version: "(devel)"}) || note == "" {
+		t.Errorf("without a repository: %+v, %q", id, note)
+	}
+	git(t, dir, "init", "-q")
+	sub := filepath.Join(dir, "sub")
+	file := filepath.Join(sub, "file")
+	if err := os.MkdirAll(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("1"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "-q", "-m", "one")
+	pseudo := regexp.MustCompile(`^v0\.0\.0-\d{14}-[0-9a-f]{12}$`)
+	id, note := identify(t.Context(), dir)
+	if !pseudo.MatchString(id.Version) || len(id.Commit) != 40 || note != "" {
+		t.Errorf("%+v, %q", id, note)
+	}
+	git(t, dir, "tag", "v1.2.3")
+	if id, _ := identify(t.Context(), dir); id.Version != "v1.2.3" {
+		t.Errorf("%+v", id)
+	}
+	if err := os.WriteFile(file, []byte("2"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if id, _ := identify(t.Context(), dir); id.Version != "v1.2.3+dirty" {
+		t.Errorf("%+v", id)
+	}
+	if id, note := identify(t.Context(), sub); id != (identity{Version: "(devel)"}) || note == "" {
+		t.Errorf("in somebody's repository: %+v, %q", id, note)
+	}
+}
+
+// What is delivered is whole: sums of all files, and nothing else.
+func TestDeliver(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new")
+	a := artifact{name: "verbs-linux-amd64", id: identity{Version: "v1.2.3"}, binary: []byte("program"), info: &debug.BuildInfo{GoVersion: "go1.26.8"}}
+	for range 2 { // the second time over the first
+		if err := deliver(dir, []artifact{a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(sums)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || sha256Hex(content) != sum {
+			t.Errorf("%s: %v, or not %s", name, err, sum)
+		}
+		n++
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || n != 2 || len(files) != 3 {
+		t.Errorf("%d sums of %v, %v", n, files, err)
+	}
+	if st, err := os.Stat(filepath.Join(dir, a.name)); err != nil || st.Mode().Perm() != 0o755 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+}
+
+func TestCopyTree(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
+	for _, name := range []string{"go.mod", "a/b/c.go", ".git/config", "a/.hidden/x"} {
+		at := filepath.Join(from, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := copyTree(t.Context(), to, from); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"go.mod": true, "a/b/c.go": true, ".git": false, "a/.hidden": false} {
+		if _, err := os.Stat(filepath.Join(to, filepath.FromSlash(name))); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestModuleRoot(t *testing.T) {
+	root, err := moduleRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "README.md")); err != nil {
+		t.Error(err)
+	}
+	if _, err := moduleRoot(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not in the source") {
+		t.Errorf("%v", err)
+	}
+}
