@@ -23,6 +23,8 @@ type suite struct {
 	root string // of the module's source
 	out  io.Writer
 	rows []suiteRow
+	// release is the folder with the release's binaries, once they are built.
+	release string
 }
 
 // A suiteRow is one line of the closing table.
@@ -122,6 +124,7 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 	ctx, cancel := withDeadline(ctx, *timeout)
 	defer cancel()
 	s := &suite{host: h, root: root, out: os.Stdout}
+	defer s.removeRelease()
 	run := map[string]func(context.Context){
 		"host":    s.hostPart,
 		"harsh":   s.harshPart,

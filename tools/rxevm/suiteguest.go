@@ -129,6 +129,9 @@ func (s *suite) smokePart(ctx context.Context, kernel, arch string) {
 
 // inGuest boots a guest, uses it and judges its end.
 func (s *suite) inGuest(ctx context.Context, where string, c guestConfig, use func(*vm)) {
+	if c.verbs && !s.withRelease(ctx, where, &c) {
+		return
+	}
 	var v *vm
 	if !s.step(where, "boot", func() (detail string, err error) {
 		limit, cancel := withDeadline(ctx, bootPatience)

@@ -54,6 +54,7 @@ func (s *suite) hostPart(ctx context.Context) {
 		first, _, _ := strings.Cut(out, ",")
 		return first, err
 	})
+	s.releaseTwice(ctx, where)
 	s.referee(ctx, where)
 	s.conformance(ctx, where)
 	s.mutations(ctx, where)
