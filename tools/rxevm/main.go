@@ -166,6 +166,7 @@ func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
 	fs.StringVar(&g.kernel, "kernel", "", "kernel `series`: "+strings.Join(kernelSeries(), ", ")+" (default 6.1, on arm64 6.12)")
 	fs.StringVar(&g.arch, "arch", "amd64", "guest `architecture`: "+strings.Join(archNames(), ", "))
 	fs.IntVar(&g.cpus, "smp", 2, "`number` of guest CPUs; more than the host's cores make it slower")
+	fs.BoolVar(&g.oneThread, "onethread", false, "emulate all CPUs on one thread; a kernel that has probes attached and detached needs this, or -smp 1, where there is no KVM")
 	fs.IntVar(&g.memMiB, "mem", 1024, "guest memory in `MiB`")
 	fs.IntVar(&g.nodes, "numa", 1, "`number` of NUMA nodes to share memory and CPUs out among")
 	fs.StringVar(&g.with, "with", "", "`rdma-core` adds a busybox shell, ibverbs-utils, perftest, rdma and ip")

@@ -26,6 +26,10 @@ type machine struct {
 	kvm    bool
 	// loud asks for all kernel messages on the console instead of warnings only.
 	loud bool
+	// oneThread emulates all CPUs on one thread of the host. A kernel that patches
+	// its own code under several, as it does to attach a probe, dies of it sooner or
+	// later: another CPU goes on with its translation of the old code.
+	oneThread bool
 }
 
 // qemuPackages are the packages with the emulators.
@@ -58,6 +62,10 @@ func (m machine) commandLine() string {
 // args are the emulator's arguments. initrd is a path; port is the number of an inherited socket.
 // No network card, no default devices, no configuration files, no display.
 func (m machine) args(t hostTool, kernel, initrd string, port int) []string {
+	emulate := "tcg,thread=multi"
+	if m.oneThread {
+		emulate = "tcg,thread=single"
+	}
 	a := append(m.nodeArgs(), "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot",
 		"-kernel", kernel, "-initrd", initrd, "-append", m.commandLine(),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
@@ -67,11 +75,11 @@ func (m machine) args(t hostTool, kernel, initrd string, port int) []string {
 	case m.arch == "arm64" && m.kvm:
 		a = append(a, "-machine", "virt,gic-version=host", "-accel", "kvm", "-cpu", "host")
 	case m.arch == "arm64":
-		a = append(a, "-machine", "virt", "-accel", "tcg,thread=multi", "-cpu", "max,pauth-impdef=on")
+		a = append(a, "-machine", "virt", "-accel", emulate, "-cpu", "max,pauth-impdef=on")
 	case m.kvm:
 		a = append(a, "-machine", "q35", "-accel", "kvm", "-cpu", "host")
 	default:
-		a = append(a, "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max")
+		a = append(a, "-machine", "q35", "-accel", emulate, "-cpu", "max")
 	}
 	if t.root != "" {
 		for _, d := range []string{"usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"} {

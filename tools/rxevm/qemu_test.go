@@ -33,3 +33,20 @@ func TestNUMANodes(t *testing.T) {
 		}
 	}
 }
+
+// A guest whose kernel has probes attached is emulated on one thread, or runs on
+// real processors.
+func TestOneThread(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, one := range []bool{false, true} {
+			args := strings.Join(machine{arch: arch, cpus: 2, memMiB: 512, oneThread: one}.args(hostTool{}, "vmlinuz", "initrd", 4), " ")
+			if strings.Contains(args, "tcg,thread=single") != one || strings.Contains(args, "tcg,thread=multi") == one {
+				t.Errorf("%s, one thread %v: %s", arch, one, args)
+			}
+			real := strings.Join(machine{arch: arch, cpus: 2, memMiB: 512, oneThread: one, kvm: true}.args(hostTool{}, "vmlinuz", "initrd", 4), " ")
+			if strings.Contains(real, "tcg") {
+				t.Errorf("%s with KVM: %s", arch, real)
+			}
+		}
+	}
+}

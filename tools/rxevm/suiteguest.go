@@ -21,6 +21,8 @@ import (
 type guestTest struct {
 	pkg string // relative to the module, such as ./uverbs
 	run testRun
+	// probing says that some tests attach probes, others that some do not.
+	probing, others bool
 }
 
 // bootPatience is how long a guest may take to come up, on a busy machine and with packages to
@@ -41,9 +43,10 @@ func (s *suite) guestPart(ctx context.Context, kernel string) {
 		return
 	}
 	defer os.RemoveAll(bins)
-	var tests []guestTest
+	var tests, probing []guestTest
 	s.step(where, "build the packages' tests", func() (string, error) {
 		tests, err = s.compileGuestTests(ctx, bins)
+		tests, probing = apartProbing(tests)
 		return fmt.Sprintf("%d packages", len(tests)), err
 	})
 	c := guestConfig{kernel: kernel, arch: "amd64", cpus: 2, memMiB: 1536, rdmaCore: true, verbs: true, modules: []string{"mlx5_ib"}}
@@ -82,6 +85,7 @@ func (s *suite) guestPart(ctx context.Context, kernel string) {
 		}
 		s.games(ctx, where, v, interop(kernel))
 	})
+	s.probesPart(ctx, kernel, probing)
 }
 
 // numaKernel is the series whose guest has two NUMA nodes. The others have one, as most machines.
@@ -235,7 +239,7 @@ func (s *suite) compileGuestTests(ctx context.Context, bins string) ([]guestTest
 		if len(f) < 2 || f[0] == self { // Our own tests are about the host's side.
 			continue
 		}
-		dir, marked, named := f[0], false, false
+		dir, marked, named, probing, others := f[0], false, false, false, false
 		for _, name := range f[1:] {
 			b, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
@@ -243,6 +247,10 @@ func (s *suite) compileGuestTests(ctx context.Context, bins string) ([]guestTest
 			}
 			marked = marked || guestMarker.Match(b)
 			named = named || bytes.Contains(b, []byte("func TestGuest"))
+			for _, name := range guestTestName.FindAll(b, -1) {
+				probes := probingTest.Match(name)
+				probing, others = probing || probes, others || !probes
+			}
 		}
 		if !marked {
 			continue
@@ -261,7 +269,7 @@ func (s *suite) compileGuestTests(ctx context.Context, bins string) ([]guestTest
 			// they are faster.
 			args = append(args, "-test.run=^TestGuest")
 		}
-		all = append(all, guestTest{pkg: "./" + rel, run: newTestRun(bin, dir, args)})
+		all = append(all, guestTest{pkg: "./" + rel, run: newTestRun(bin, dir, args), probing: probing, others: others || !named})
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no package has a test for the guest")

@@ -16,16 +16,18 @@ import (
 
 // A guestConfig says what guest to boot.
 type guestConfig struct {
-	kernel   string // a series of kernelSuites
-	arch     string
-	cpus     int
-	memMiB   int
-	nodes    int      // NUMA nodes; 0 is 1
-	rdmaCore bool     // add userlandPackages
-	verbs    bool     // add the verbs tool
-	modules  []string // kernel modules to load besides soft-RoCE's
-	files    []fileArg
-	console  bool // show the kernel's console
+	kernel string // a series of kernelSuites
+	arch   string
+	cpus   int
+	memMiB int
+	nodes  int // NUMA nodes; 0 is 1
+	// oneThread is for guests whose kernel patches its code: see machine.
+	oneThread bool
+	rdmaCore  bool     // add userlandPackages
+	verbs     bool     // add the verbs tool
+	modules   []string // kernel modules to load besides soft-RoCE's
+	files     []fileArg
+	console   bool // show the kernel's console
 }
 
 // A fileArg is a host file or folder for the guest.
@@ -69,7 +71,7 @@ func (h *host) boot(ctx context.Context, c guestConfig) (*vm, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := machine{arch: c.arch, cpus: c.cpus, memMiB: c.memMiB, nodes: c.nodes, kvm: h.kvmWorks(ctx, qemu, k, c.arch)}
+	m := machine{arch: c.arch, cpus: c.cpus, memMiB: c.memMiB, nodes: c.nodes, oneThread: c.oneThread, kvm: h.kvmWorks(ctx, qemu, k, c.arch)}
 	v := &vm{host: h, config: c, machine: m, console: &console{emulated: !m.kvm}, jobs: map[uint32]*hostJob{}, hello: make(chan hello, 1), lost: make(chan struct{})}
 	if c.console {
 		v.console.echo = func(line string) { fmt.Fprintf(h.say, "[%s] %s\n", c.kernel, line) }
