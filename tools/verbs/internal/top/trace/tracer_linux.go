@@ -1,0 +1,199 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+)
+
+// A Tracer is a set of probes in the kernel.
+type Tracer struct {
+	mu       sync.Mutex
+	closed   bool
+	maps     *maps
+	programs []*ebpf.Program
+	links    []link.Link
+	levels   [len(levelNames)]Level
+	offsets  cqOffsets
+	process  uint32 // this process, as programs see it
+
+	round    uint64
+	previous map[CQID]CQ // of the last snapshot
+	idle     map[callKey]callCounts
+	inert    string // why nothing fires, if nothing does
+	silent   silence
+}
+
+// Open attaches the probes that cost the programs on the machine nothing, and
+// those that were asked for. What cannot be had is said by [Tracer.Levels]; it is
+// an error if nothing can be had. It takes a second or two, most of it for
+// reading the kernel's type information.
+func Open(o Options) (*Tracer, error) {
+	if err := checkArch(); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+	}
+	p, err := readPrivileges(os.DirFS("/"))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.lacking(); err != nil {
+		return nil, err
+	}
+	t := &Tracer{maps: newMaps()}
+	for i, name := range levelNames {
+		t.levels[i] = Level{name, false, "not asked for"}
+	}
+	if err := t.open(o, p); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func (t *Tracer) open(o Options, p privileges) error {
+	if err := t.maps.failed; err != nil {
+		return p.explain(err)
+	}
+	t.process = ownProcess()
+	cache := btf.NewCache()
+	a := attacher{t: t, cache: cache, resolver: liveResolver(cache), privileges: p}
+	var ring *ringOffsets
+	var cqErr error
+	if t.offsets, cqErr = a.resolver.cq(); cqErr == nil {
+		ring = a.ring()
+	}
+	groups := []struct {
+		group
+		wanted bool
+		err    error
+	}{
+		{pullGroup(&t.offsets, t.process, ring), true, cqErr},
+		{errorsGroup(&t.offsets), true, cqErr},
+		{eventsGroup(&t.offsets), o.Events, cqErr},
+		{syscallsGroup(), o.Syscalls, nil},
+		{everyCQEGroup(&t.offsets, ring), o.EveryCQE, cqErr},
+	}
+	for _, g := range groups {
+		if !g.wanted {
+			continue
+		}
+		err := g.err
+		how := ""
+		if err == nil {
+			how, err = a.attach(g.group)
+		}
+		if err != nil {
+			how = err.Error()
+		}
+		t.say(g.level, err == nil, how)
+	}
+	pull := t.level(LevelPull)
+	if !pull.Live {
+		t.say(LevelRing, false, pull.Why)
+	}
+	if calls := t.level(LevelSyscalls); calls.Live && t.process != uint32(os.Getpid()) {
+		calls.Why += "; process numbers are those of the first pid namespace"
+	}
+	if !slices.ContainsFunc(t.levels[:], func(l Level) bool { return l.Live }) {
+		return errors.New(pull.Why)
+	}
+	return nil
+}
+
+// levelNames are the levels in the order in which they are told.
+var levelNames = [...]string{LevelPull, LevelRing, LevelErrors, LevelEvents, LevelSyscalls, LevelEveryCQE}
+
+// level finds a level.
+func (t *Tracer) level(name string) *Level {
+	return &t.levels[slices.IndexFunc(t.levels[:], func(l Level) bool { return l.Name == name })]
+}
+
+// say says what came of a level.
+func (t *Tracer) say(name string, live bool, why string) {
+	*t.level(name) = Level{name, live, why}
+}
+
+// live says whether a level was attached.
+func (t *Tracer) live(name string) bool { return t.level(name).Live }
+
+// Levels says which groups of probes are live, and why the others are not.
+func (t *Tracer) Levels() []Level {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.levels
+	for i := range all {
+		if l := &all[i]; l.Live && t.inert != "" {
+			l.Live, l.Why = false, t.inert
+		} else if l.Live && l.Name == LevelEvents && t.silent.sure() {
+			l.Live, l.Why = false, "the probes are attached and never fire, although programs read events"
+		}
+	}
+	return all[:]
+}
+
+// Close detaches the probes and frees what they used. It waits for calls of
+// other methods. Closing again does nothing.
+func (t *Tracer) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil
+	}
+	t.closed = true
+	err := errors.Join(t.detach(0, 0), t.maps.close())
+	return err
+}
+
+// detach removes links and programs from these on, the last first.
+func (t *Tracer) detach(links, programs int) error {
+	var errs []error
+	for _, l := range slices.Backward(t.links[links:]) {
+		errs = append(errs, l.Close())
+	}
+	for _, p := range slices.Backward(t.programs[programs:]) {
+		errs = append(errs, p.Close())
+	}
+	t.links, t.programs = t.links[:links], t.programs[:programs]
+	return errors.Join(errs...)
+}
+
+// use takes the lock, unless the tracer is closed.
+func (t *Tracer) use() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return fmt.Errorf("tracer: %w", fs.ErrClosed)
+	}
+	return nil
+}
+
+// ownProcess asks the kernel which number programs see this process under: the
+// one of the first pid namespace. A kernel that cannot say gets the number that
+// is true outside of any other, and the canary sees if it is wrong.
+func ownProcess() uint32 {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "verbs_process", Type: ebpf.Syscall, Flags: sleepable, License: license,
+		Instructions: asm.Instructions{asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32), asm.Return()},
+	})
+	if err != nil {
+		return uint32(os.Getpid())
+	}
+	defer p.Close()
+	n, err := p.Run(nil)
+	if err != nil || n == 0 {
+		return uint32(os.Getpid())
+	}
+	return n
+}
+
+const (
+	license   = "GPL"  // which the helpers that read memory ask for
+	sleepable = 1 << 4 // BPF_F_SLEEPABLE, linux/bpf.h
+)
