@@ -7,24 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stamp is a moment and the processor time that was used until then.
-type stamp struct {
-	at  time.Time
-	cpu time.Duration
-}
-
-// processStamp is that of the process, threadStamp that of the calling thread.
-func processStamp() (stamp, error) { return usage(unix.RUSAGE_SELF) }
-func threadStamp() (stamp, error)  { return usage(unix.RUSAGE_THREAD) }
-
-func usage(who int) (stamp, error) {
-	var u unix.Rusage
-	if err := unix.Getrusage(who, &u); err != nil {
-		return stamp{}, fmt.Errorf("getrusage: %w", err)
-	}
-	return stamp{time.Now(), time.Duration(u.Utime.Nano() + u.Stime.Nano())}, nil
-}
-
 // sleep puts the thread to sleep, in the kernel and not in the runtime, whose timers would take
 // processor time of other threads.
 func sleep(d time.Duration) error {

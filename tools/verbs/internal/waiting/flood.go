@@ -7,6 +7,7 @@ import (
 
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/verbs/internal/cputime"
 )
 
 // flooded is what came of a slice.
@@ -65,7 +66,7 @@ func (e *end) flood(w *poll.Waiter, batch, outstanding int, length time.Duration
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), length+patience, fmt.Errorf("nothing completed for long: %w", context.DeadlineExceeded))
 	defer cancel()
-	var before stamp
+	var before cputime.Stamp
 	warm := true
 	begin := time.Now()
 	now := begin
@@ -73,12 +74,12 @@ func (e *end) flood(w *poll.Waiter, batch, outstanding int, length time.Duration
 		if warm && now.Sub(begin) >= length/10 {
 			warm = false
 			h.Reset()
-			if before, err = processStamp(); err != nil {
+			if before, err = cputime.Process(); err != nil {
 				return f, err
 			}
-			now = before.at
+			now = before.At
 		}
-		if !warm && now.Sub(before.at) >= length {
+		if !warm && now.Sub(before.At) >= length {
 			break
 		}
 		n := min(len(free), batch)
@@ -105,12 +106,12 @@ func (e *end) flood(w *poll.Waiter, batch, outstanding int, length time.Duration
 			h.Record(uint64(now.Sub(posted[id])))
 		}
 	}
-	after, err := processStamp()
+	after, err := cputime.Process()
 	if err != nil {
 		return f, err
 	}
-	f = newFlooded(&h, after.at.Sub(before.at))
-	f.CPU = (after.cpu - before.cpu).Seconds() / after.at.Sub(before.at).Seconds()
+	f = newFlooded(&h, after.At.Sub(before.At))
+	f.CPU = (after.Used() - before.Used()).Seconds() / after.At.Sub(before.At).Seconds()
 	if f.Messages == 0 {
 		return f, fmt.Errorf("no write completed within %v", length)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
+	"github.com/goverbs/goverbs/tools/verbs/internal/cputime"
 )
 
 // Run measures what the configuration says, all variants in turn in each round, so that
@@ -22,7 +23,7 @@ func Run(ctx context.Context, c Config, tell func(done, of int)) (r *waitreport.
 	if err != nil {
 		return nil, err
 	}
-	if _, err := threadStamp(); err != nil {
+	if _, err := cputime.Thread(); err != nil {
 		return nil, err
 	}
 	m := &measurement{config: &c, stop: newStopper(ctx)}
@@ -167,7 +168,7 @@ func (m *measurement) paced(pace time.Duration) (f flooded, err error) {
 	if _, err := c.play(pace, slice/10); err != nil {
 		return f, err
 	}
-	before, err := threadStamp()
+	before, err := cputime.Thread()
 	if err != nil {
 		return f, err
 	}
@@ -178,9 +179,9 @@ func (m *measurement) paced(pace time.Duration) (f flooded, err error) {
 	if err != nil {
 		return f, err
 	}
-	now, err := threadStamp()
-	f = newFlooded(&c.hist, now.at.Sub(before.at))
-	f.Messages, f.mine = n, now.cpu-before.cpu
+	now, err := cputime.Thread()
+	f = newFlooded(&c.hist, now.At.Sub(before.At))
+	f.Messages, f.mine = n, now.Used()-before.Used()
 	return f, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/verbs/internal/cputime"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -33,7 +34,7 @@ type localServer struct {
 	cancel context.CancelFunc
 	waiter *poll.Waiter
 	done   chan error
-	began  stamp
+	began  cputime.Stamp
 }
 
 func (s *localServer) begin(v *variant) error {
@@ -67,15 +68,15 @@ func (s *localServer) wait(v *variant) (*poll.Waiter, error) {
 }
 
 func (s *localServer) mark() (err error) {
-	s.began, err = processStamp()
+	s.began, err = cputime.Process()
 	return err
 }
 
 func (s *localServer) end() (cpu, wall time.Duration, alone bool, err error) {
-	now, err := processStamp()
+	now, err := cputime.Process()
 	s.cancel()
 	err = errors.Join(err, <-s.done, s.waiter.Close())
-	return now.cpu - s.began.cpu, now.at.Sub(s.began.at), false, err
+	return now.Used() - s.began.Used(), now.At.Sub(s.began.At), false, err
 }
 
 func (s *localServer) close() error { return s.e.close() }
