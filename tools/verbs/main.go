@@ -4,6 +4,7 @@
 //	verbs demo [flags]              show what works, also without any device
 //	verbs devinfo [flags]           show the devices and what they can do
 //	verbs doctor [flags]            look for what keeps RDMA from working here
+//	verbs perf TEST [flags] [HOST]  measure what perftest measures
 //	verbs pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
 //	verbs version                   say which version this is
 //	verbs waiting [flags]           measure ways to wait for completions
@@ -32,6 +33,7 @@ var commands = []command{
 	{"demo", "[flags]", "show what the library can do, also without a device", cmdDemo},
 	{"devinfo", "[flags]", "show the devices and what they can do", cmdDevinfo},
 	{"doctor", "[flags]", "look for what keeps RDMA from working on this machine", cmdDoctor},
+	{"perf", "TEST [flags] [HOST]", "measure bandwidth and latency, as perftest does", cmdPerf},
 	{"pingpong", "[flags] [HOST]", "play ping-pong, also with ibv_rc_pingpong", cmdPingpong},
 	{"version", "", "say which version this is, for bug reports", cmdVersion},
 	{"waiting", "[flags]", "measure what it gives and costs to wait in one way or another", cmdWaiting},

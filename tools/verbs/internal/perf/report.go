@@ -35,13 +35,19 @@ type Report struct {
 
 	BandwidthMBps     float64 `json:"bandwidth_mb_s"`      // 10^6 bytes a second
 	PeakBandwidthMBps float64 `json:"peak_bandwidth_mb_s"` // that of the best stretch; 0 where it was not looked for
-	MessagesPerSec    float64 `json:"messages_per_s"`
+	MessagesPerSec    float64 `json:"messages_per_s"`      // round trips, where the sides send by turns
+	// Lost is how many messages were sent and did not arrive: of send_bw over UC or UD,
+	// where it was not ended before its time.
+	Lost int64 `json:"lost"`
 
 	// Latency and Histogram are null for tests of bandwidth, and CPU where the
 	// system does not say.
 	Latency   *Latency `json:"latency_usec"`
 	Histogram []Bucket `json:"histogram"`
 	CPU       *CPU     `json:"cpu"`
+
+	times *times // that Latency is of, where this side has taken them
+	parts int    // of a time that make one latency
 }
 
 // Latency is how long messages took, in microseconds: half a round trip for sends and
@@ -68,7 +74,7 @@ type Bucket struct {
 type CPU struct {
 	UserSec        float64 `json:"user_sec"`
 	SystemSec      float64 `json:"system_sec"`
-	NsecPerMessage float64 `json:"nsec_per_message"` // of both together
+	NsecPerMessage float64 `json:"nsec_per_message"` // of both together, by the messages that this side sent or received
 }
 
 // WriteJSON writes the report as one JSON object on one line.

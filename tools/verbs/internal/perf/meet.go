@@ -1,0 +1,124 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxStrangers is how many connections may be in doubt at a time. More have to wait.
+const maxStrangers = 16
+
+// Listen waits for a client and returns the connection to it. Who connects and is no
+// verbs perf is turned away, which strange is told of, and a client that comes then is
+// served all the same.
+func Listen(ctx context.Context, port int, strange func(error)) (net.Conn, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
+	if err != nil {
+		return nil, err
+	}
+	return welcome(ctx, l, strange)
+}
+
+// welcome returns the first connection of a verbs perf, and closes all else.
+func welcome(ctx context.Context, l net.Listener, strange func(error)) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer l.Close()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	var tell sync.Mutex
+	found := make(chan net.Conn)
+	failed := make(chan error, 1)
+	doubtful := make(chan struct{}, maxStrangers)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				failed <- err
+				return
+			}
+			doubtful <- struct{}{}
+			go func() {
+				defer func() { <-doubtful }()
+				err := meetStranger(ctx, conn)
+				if err == nil {
+					select {
+					case found <- conn:
+						return
+					case <-ctx.Done():
+					}
+				} else if ctx.Err() == nil && strange != nil {
+					tell.Lock()
+					defer tell.Unlock()
+					strange(fmt.Errorf("turned away who connected from %v: %w", conn.RemoteAddr(), err))
+				}
+				conn.Close()
+			}()
+		}
+	}()
+	select {
+	case conn := <-found:
+		return conn, nil
+	case err := <-failed:
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("wait for a client: %w", err)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// meetStranger hears who has connected, and answers. Of a verbs perf of another version
+// the client hears what this one speaks.
+func meetStranger(ctx context.Context, conn net.Conn) error {
+	defer hold(ctx, conn)()
+	err := readGreeting(conn)
+	var stranger *strangerError
+	if errors.As(err, &stranger) {
+		return err
+	}
+	return errors.Join(err, greet(conn))
+}
+
+// Dial connects to a server.
+func Dial(ctx context.Context, host string, port int) (net.Conn, error) {
+	d := net.Dialer{Timeout: politeness}
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("connect to the server: %w (start verbs perf there first, without a host)", err)
+	}
+	release := hold(ctx, conn)
+	err = greet(conn)
+	if err == nil {
+		err = readGreeting(conn)
+	}
+	release()
+	if err == nil {
+		return conn, nil
+	}
+	conn.Close()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("the server at %v: %w", conn.RemoteAddr(), err)
+}
+
+// hold bounds the time that conn may take and ends what goes on there with ctx. The
+// function that it returns ends that.
+func hold(ctx context.Context, conn net.Conn) (release func()) {
+	conn.SetDeadline(time.Now().Add(politeness))
+	unwatch := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	return func() {
+		if unwatch() {
+			conn.SetDeadline(time.Time{})
+		}
+	}
+}

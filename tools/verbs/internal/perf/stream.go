@@ -1,0 +1,217 @@
+package perf
+
+import (
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+// A stream is all that one side posts and takes in a phase of a test of bandwidth. Its
+// loop allocates nothing.
+type stream struct {
+	*wait
+	queues []queue
+	verb   Verb
+	swap   bool // atomics: CompareSwap
+	ud     bool
+	lossy  bool
+
+	list, depth, every, refills int
+
+	duration time.Duration // send for so long; 0: as many as the queues' limits say
+	peaks    *peak         // nil: nobody wants to know
+	tell     func(sent int64) error
+	count    *atomic.Int64 // nil: nobody looks
+
+	total    int64 // messages to send
+	expected int64 // and to receive
+	sent     int64 // with completions
+	received int64
+	told     bool // the other side knows that all was sent
+	drain    bool // the other side has sent everything
+
+	begin       time.Time
+	first, last time.Duration // of what is measured, since begin
+	wcs         [64]uverbs.WC
+}
+
+// unknown stands for a number that only time tells.
+const unknown = math.MaxInt64
+
+// newStream makes a stream for a phase of n messages a queue, or of a duration.
+func (s *Side) newStream(w *wait, l *link, n int64, duration time.Duration) *stream {
+	c := &s.cfg
+	st := &stream{
+		wait: w, queues: s.queues, verb: c.Test.Verb, swap: c.Atomic == CompareSwap, ud: c.Transport == "UD", lossy: c.lossy(),
+		list: c.PostList, depth: c.SendDepth, every: c.SignalEvery, refills: c.RecvList, duration: duration, tell: l.tell,
+	}
+	all := int64(unknown)
+	if duration == 0 {
+		all = n * int64(len(s.queues))
+	} else {
+		n = unknown
+	}
+	if c.sends() {
+		st.total = all
+	} else {
+		n, st.told = 0, true
+	}
+	if c.receives() {
+		st.expected = all
+	}
+	for i := range s.queues {
+		q := &s.queues[i]
+		q.limit, q.posted, q.done, q.quiet = n, 0, 0, c.SignalEvery
+	}
+	return st
+}
+
+// run sends and receives to the end.
+func (s *stream) run() error {
+	s.begin = time.Now()
+	if s.peaks != nil {
+		s.peaks.add(0, 0, 0)
+	}
+	for {
+		if err := s.post(); err != nil {
+			return err
+		}
+		if s.sent == s.total && !s.told {
+			s.told = true
+			s.last = time.Since(s.begin)
+			if err := s.tell(s.sent); err != nil {
+				return err
+			}
+		}
+		if s.told && s.received >= s.expected {
+			if s.expected > 0 {
+				s.last = time.Since(s.begin)
+			}
+			return nil
+		}
+		n, err := s.some()
+		if err != nil || n == 0 {
+			return err
+		}
+		if err := s.take(n); err != nil {
+			return err
+		}
+	}
+}
+
+// some takes completions: none where no more come.
+func (s *stream) some() (int, error) {
+	for {
+		if s.drain && s.lossy && s.told {
+			n, err := s.grace(s.wcs[:])
+			if n > 0 {
+				s.last = time.Since(s.begin)
+			}
+			return n, err
+		}
+		n, err := s.next(s.wcs[:])
+		if errors.Is(err, errPeerSent) {
+			s.drain = true
+			if s.expected > 0 {
+				s.expected, s.last = s.phase.told.Load(), time.Since(s.begin)
+				if s.told && s.received >= s.expected {
+					return 0, nil
+				}
+			}
+			continue
+		}
+		return n, err
+	}
+}
+
+// post fills the send queues.
+func (s *stream) post() error {
+	for i := range s.queues {
+		q := &s.queues[i]
+		for q.posted < q.limit && q.posted-q.done+int64(s.list) <= int64(s.depth) {
+			for range s.list {
+				q.posted++
+				if q.quiet--; q.quiet > 0 && q.posted != q.limit {
+					s.stageQuiet(q, uint64(i))
+					continue
+				}
+				q.quiet = s.every
+				s.stage(q, uint64(i))
+			}
+			if err := q.sq.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take takes n completions, and posts receives in the place of those that ended.
+func (s *stream) take(n int) error {
+	if s.received == 0 && s.sent == 0 && s.total == 0 {
+		// Who only receives begins with the first message.
+		s.first = time.Since(s.begin)
+	}
+	for i := range s.wcs[:n] {
+		w := &s.wcs[i]
+		if w.Status != uverbs.StatusSuccess {
+			return w.Err()
+		}
+		if w.ID >= uint64(len(s.queues)) {
+			continue // no request has such an id
+		}
+		q := &s.queues[w.ID]
+		if w.Side == uverbs.SendSide {
+			step := min(int64(s.every), q.limit-q.done)
+			q.done += step
+			s.sent += step
+			continue
+		}
+		s.received++
+		if q.taken++; q.taken >= s.refills {
+			if err := q.refill(w.ID, q.taken); err != nil {
+				return err
+			}
+			q.taken = 0
+		}
+	}
+	if s.count != nil {
+		s.count.Store(s.sent + s.received)
+	}
+	if s.peaks != nil || s.total == unknown {
+		s.look()
+	}
+	return nil
+}
+
+// look looks at the clock.
+func (s *stream) look() {
+	now := time.Since(s.begin)
+	if s.peaks != nil {
+		var posted int64
+		for i := range s.queues {
+			posted += s.queues[i].posted
+		}
+		s.peaks.add(now, posted, s.sent)
+	}
+	if s.total == unknown && now >= s.duration {
+		s.total = 0
+		for i := range s.queues {
+			q := &s.queues[i]
+			// What has no completion is followed by what has.
+			q.limit = int64(roundUp(int(q.posted), s.every))
+			s.total += q.limit
+		}
+	}
+}
+
+// took is how long the phase took, as far as it came.
+func (s *stream) took() time.Duration {
+	if s.last == 0 {
+		s.last = time.Since(s.begin)
+	}
+	return max(s.last-s.first, 1)
+}

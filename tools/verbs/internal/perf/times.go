@@ -1,0 +1,123 @@
+package perf
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// times are the times between messages. Recording allocates nothing.
+type times struct {
+	begun bool
+	last  time.Duration
+	n     int64
+	least time.Duration
+	most  time.Duration
+	sum   float64 // nsec
+	sum2  float64 // of squares
+	each  []int64 // nsec, within its capacity; the rest is in the spread only
+	all   bool    // each holds them all
+	over  [buckets]int64
+}
+
+// maxEach is how many times are kept one by one: 32 MB.
+const maxEach = 1 << 22
+
+// newTimes makes room for n times that are kept one by one.
+func newTimes(n int64) *times {
+	return &times{each: make([]int64, 0, min(n, maxEach)), all: true}
+}
+
+// mark notes a message. The time between two is one.
+func (t *times) mark(now time.Duration) {
+	if !t.begun {
+		t.begun, t.last = true, now
+		return
+	}
+	d := now - t.last
+	t.last = now
+	if t.n == 0 || d < t.least {
+		t.least = d
+	}
+	t.most = max(t.most, d)
+	t.n++
+	f := float64(d)
+	t.sum += f
+	t.sum2 += f * f
+	t.over[bucketOf(uint64(d))]++
+	if len(t.each) < cap(t.each) {
+		t.each = append(t.each, int64(d))
+	} else {
+		t.all = false
+	}
+}
+
+// The buckets are exact below 64 ns, and 32 to each doubling above.
+const (
+	exact   = 64
+	perPow  = exact / 2
+	buckets = exact + (64-6)*perPow
+)
+
+func bucketOf(v uint64) int {
+	if v < exact {
+		return int(v)
+	}
+	shift := bits.Len64(v) - 6
+	return exact + (shift-1)*perPow + int(v>>shift) - perPow
+}
+
+// bucketEnd is the largest number in a bucket.
+func bucketEnd(b int) uint64 {
+	if b < exact {
+		return uint64(b)
+	}
+	shift := (b-exact)/perPow + 1
+	return (uint64((b-exact)%perPow+perPow+1) << shift) - 1
+}
+
+// latency is what the times come to, where parts of them are one latency.
+func (t *times) latency(parts int) *Latency {
+	if t.n == 0 {
+		return nil
+	}
+	usec := func(nsec float64) float64 { return nsec / 1e3 / float64(parts) }
+	mean := t.sum / float64(t.n)
+	l := &Latency{N: t.n, Min: usec(float64(t.least)), Max: usec(float64(t.most)), Avg: usec(mean)}
+	l.Stdev = usec(math.Sqrt(max(0, t.sum2/float64(t.n)-mean*mean)))
+	q := t.quantile()
+	l.Typical, l.P99, l.P999 = usec(q(0.5)), usec(q(0.99)), usec(q(0.999))
+	return l
+}
+
+// quantile returns a function that tells quantiles in nsec: exactly, where all times were
+// kept, and else too large by less than one part in 32.
+func (t *times) quantile() func(q float64) float64 {
+	rank := func(q float64) int64 { return min(t.n-1, int64(q*float64(t.n))) }
+	if t.all {
+		sorted := slices.Clone(t.each)
+		slices.Sort(sorted)
+		return func(q float64) float64 { return float64(sorted[rank(q)]) }
+	}
+	return func(q float64) float64 {
+		left := rank(q)
+		for b, n := range t.over {
+			if left -= n; left < 0 {
+				return min(float64(bucketEnd(b)), float64(t.most))
+			}
+		}
+		return float64(t.most)
+	}
+}
+
+// histogram lists the buckets that are not empty.
+func (t *times) histogram(parts int) []Bucket {
+	var all []Bucket
+	for b, n := range t.over {
+		if n > 0 {
+			all = append(all, Bucket{float64(bucketEnd(b)) / 1e3 / float64(parts), n})
+		}
+	}
+	return all
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
+
+	"github.com/goverbs/goverbs/tools/verbs/internal/perf"
+)
+
+// cmdPerf is verbs perf. Its exit status is 2 where other flags would help, and 1 for
+// everything else that goes wrong, an interrupt included.
+func cmdPerf(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parsePerf(args, stdout)
+	if err == nil {
+		err = measurePerf(ctx, o, stdout, stderr)
+	}
+	var bad *perf.ConfigError
+	var device *deviceError
+	switch {
+	case err == nil, errors.Is(err, errHelp):
+		return 0
+	case errors.As(err, &bad), errors.As(err, &device) && device.status == 2:
+		fmt.Fprintf(stderr, "verbs perf: %s\nverbs perf -h lists the flags.\n", oneLine(err))
+		return 2
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "verbs perf: interrupted")
+		return 1
+	}
+	fmt.Fprintf(stderr, "verbs perf: %s\n", oneLine(err))
+	return 1
+}
+
+// measurePerf measures as one side, or as both on the model.
+func measurePerf(ctx context.Context, o *perfOptions, stdout, stderr io.Writer) (err error) {
+	if isSimulated(o.config.Device) {
+		return measureSimulated(ctx, o, stdout, stderr)
+	}
+	s, err := perf.Open(o.config)
+	if err != nil {
+		if bad := (*perf.ConfigError)(nil); errors.As(err, &bad) {
+			return err
+		}
+		status, err := withoutDevice(err, o.config.Device)
+		return &deviceError{err, status}
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	conn, err := o.connect(ctx, stdout, stderr)
+	if err != nil {
+		return err
+	}
+	if err := s.Meet(ctx, conn); err != nil {
+		return err
+	}
+	return o.sizes(ctx, s, stdout, stderr)
+}
+
+// connect finds the other side.
+func (o *perfOptions) connect(ctx context.Context, stdout, stderr io.Writer) (net.Conn, error) {
+	c := &o.config
+	if c.Server != "" {
+		return perf.Dial(ctx, c.Server, c.Port)
+	}
+	if !o.json && o.text.Only == "" {
+		const waits = "************************************"
+		fmt.Fprintf(stdout, "\n%s\n* Waiting for client to connect... *\n%s\n", waits, waits)
+	}
+	return perf.Listen(ctx, c.Port, func(err error) { fmt.Fprintf(stderr, "verbs perf: %s\n", oneLine(err)) })
+}
+
+// sizes measures all sizes, and prints each when it is there: also one that was
+// interrupted.
+func (o *perfOptions) sizes(ctx context.Context, s *perf.Side, stdout, stderr io.Writer) (err error) {
+	c := s.Config()
+	if !o.json {
+		if err := o.text.WriteHead(stdout, s); err != nil {
+			return err
+		}
+	}
+	var reports []*perf.Report
+	for _, size := range s.Sizes() {
+		var count *atomic.Int64
+		stop := func() {}
+		if isTerminal(stderr) {
+			count = new(atomic.Int64)
+			stop = showPerfProgress(stderr, count, &c, size)
+		}
+		var r *perf.Report
+		r, err = s.Measure(ctx, size, count)
+		stop()
+		if r != nil {
+			reports = append(reports, r)
+			if o.json {
+				err = errors.Join(err, r.WriteJSON(stdout))
+			} else {
+				err = errors.Join(err, o.text.WriteResult(stdout, &c, r))
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	if !o.json {
+		err = errors.Join(err, o.text.WriteTail(stdout))
+	}
+	return errors.Join(err, o.draw(reports))
+}
+
+// draw draws the reports, if that is asked for.
+func (o *perfOptions) draw(reports []*perf.Report) error {
+	if o.svg == "" || len(reports) == 0 {
+		return nil
+	}
+	return perf.BadConfig("-svg: not yet")
+}
