@@ -86,7 +86,7 @@ var perfMissing = map[string]string{
 	"g": "multicast is not measured", "mcg": "see g", "M": "see g", "MGID": "see g",
 	"O": "one port is measured at a time: run it for each port", "dualport": "see O", "report-per-port": "see O",
 	"w": "compare bandwidth_mb_s of -json", "limit_bw": "see w", "y": "compare messages_per_s of -json", "limit_msgrate": "see y",
-	"W": "use verbs devinfo -counters before and after", "report-counters": "see W",
+	"W": "counters are in /sys/class/infiniband/DEVICE/ports/PORT", "report-counters": "see W",
 	"out_json": "use -json, which prints to standard output", "out_json_file": "see out_json",
 	"use-srq": "receive queues are the queue pairs' own", "run_infinitely": "use -D with a long time: Ctrl-C prints what there is",
 	"report-both": "use -json on both sides", "reversed": "start the client on the other host",
