@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -39,12 +38,7 @@ var checkDevices = Check{
 		}
 		switch {
 		case len(all) == 0 && err == nil:
-			return []Finding{{
-				Severity: Fault,
-				What:     "there is no RDMA device",
-				Seen:     "netlink lists none, and neither does /sys/class/infiniband",
-				Mend:     "rdma link add rxe0 type rxe netdev eth0",
-			}}, nil
+			return []Finding{n.noDevice()}, nil
 		case n.Device != "" && len(n.devices()) == 0 && len(all) > 0:
 			return []Finding{{
 				Severity: Fault,
@@ -54,7 +48,7 @@ var checkDevices = Check{
 				Mend:     fmt.Sprintf("verbs doctor -d %s", names[0]),
 			}}, err
 		}
-		return nil, errors.Join(err)
+		return nil, err
 	},
 }
 

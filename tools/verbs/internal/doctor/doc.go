@@ -19,8 +19,8 @@
 // One cause has many consequences: without the module ib_core there are no devices, files,
 // ports and addresses. A check says by [Check.After] which others come before it. What it
 // finds on an object, and what it could not look at, is held back when one of those has
-// found something at least as bad as a warning on the same object or on all. Reports keep
-// what was held back, but do not count it.
+// found something on the same object or on all: a warning, a fault, or, of a note, another
+// note. Reports keep what was held back, but do not count it.
 //
 // # Concurrency
 //

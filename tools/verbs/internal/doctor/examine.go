@@ -161,16 +161,17 @@ func each(err error) []error {
 	return []error{err}
 }
 
-// holdBack moves what follows from other findings out of the way. Causes stand before their
+// holdBack moves what follows from other findings out of the way. A note is no cause of
+// anything worse. Causes stand before their
 // consequences, so one pass is enough; what was held back is a cause as well.
 func (r *Report) holdBack(checks []Check) {
 	after := make(map[string][]string, len(checks))
 	for _, c := range checks {
 		after[c.Name] = c.After
 	}
-	cause := func(check, object string) (string, bool) {
+	cause := func(check, object string, s Severity) (string, bool) {
 		for _, f := range r.Findings {
-			if f.Severity >= Warning && covers(f.Object, object) && follows(after, check, f.Check) {
+			if f.Severity >= min(s, Warning) && covers(f.Object, object) && follows(after, check, f.Check) {
 				return f.Check, true
 			}
 		}
@@ -178,7 +179,7 @@ func (r *Report) holdBack(checks []Check) {
 	}
 	var kept []Finding
 	for _, f := range r.Findings {
-		if because, ok := cause(f.Check, f.Object); ok {
+		if because, ok := cause(f.Check, f.Object, f.Severity); ok {
 			r.HeldBack = append(r.HeldBack, HeldBack{f, because})
 		} else {
 			kept = append(kept, f)
@@ -186,7 +187,7 @@ func (r *Report) holdBack(checks []Check) {
 	}
 	var not []NotLooked
 	for _, l := range r.NotLooked {
-		if _, ok := cause(l.Check, l.Object); !ok {
+		if _, ok := cause(l.Check, l.Object, Warning); !ok {
 			not = append(not, l)
 		}
 	}

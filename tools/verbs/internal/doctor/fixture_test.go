@@ -145,6 +145,7 @@ func blank(t testing.TB, release string) *machine {
 		"proc/self/limits", "Limit                     Soft Limit           Hard Limit           Units     \nMax open files            1024                 524288               files     \nMax locked memory         unlimited            unlimited            bytes     \n",
 		"proc/self/cgroup", "0::/user.slice/session-2.scope\n",
 		"proc/self/mountinfo", "24 30 0:22 / /sys rw,nosuid - sysfs sysfs rw\n26 24 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n30 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
+		"proc/meminfo", "MemTotal:       33554432 kB\nMemFree:        20000000 kB\nMemAvailable:   30000000 kB\n",
 		"proc/modules", "ext4 1036288 1 - Live 0x0000000000000000\n",
 		"lib/modules/"+release+"/modules.builtin", "kernel/fs/proc/proc.ko\n",
 		"sys/fs/cgroup/user.slice/session-2.scope/cgroup.controllers", "memory pids\n",
@@ -272,4 +273,31 @@ func finds(t *testing.T, n *Node, want ...Finding) *Report {
 		t.Errorf("not looked at: %+v", r.NotLooked)
 	}
 	return r
+}
+
+// A finding is a way to spoil a healthy machine, and what is found then: all of it.
+type findingCase struct {
+	name  string
+	of    func(testing.TB) *machine
+	spoil func(*machine)
+	ask   func(*Node) // what the user asks; nil for nothing
+	want  []Finding
+}
+
+// findAll makes all checks on each machine.
+func findAll(t *testing.T, cases []findingCase) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			m := c.of(t)
+			if c.spoil != nil {
+				c.spoil(m)
+			}
+			n := m.node()
+			if c.ask != nil {
+				c.ask(n)
+			}
+			finds(t, n, c.want...)
+		})
+	}
 }

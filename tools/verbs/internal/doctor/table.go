@@ -8,5 +8,15 @@ func Checks() []Check {
 		checkSystem,
 		checkModules,
 		checkDevices,
+		checkInterface,
+		checkFiles,
+		// The process.
+		checkMemlock,
+		checkFork,
+		// The network.
+		checkNamespace,
+		checkPorts,
+		checkGIDs,
+		checkMTU,
 	}
 }

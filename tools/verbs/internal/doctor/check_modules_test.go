@@ -1,0 +1,159 @@
+package doctor
+
+import (
+	"syscall"
+	"testing"
+)
+
+// bare is a server without RDMA but with the packages of its kernel.
+func bareMachine(t testing.TB) *machine {
+	m := blank(t, "6.12.117+deb13-amd64")
+	m.interfaces = []Interface{{Name: "lo", Up: true, Running: true, MTU: 65536}, {Name: "eth7", Index: 2, Up: true, Running: true, MTU: 1500}}
+	m.interfaces[1].Addrs = healthyRoCE(t).interfaces[1].Addrs
+	m.put("lib/modules/6.12.117+deb13-amd64/modules.dep", "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko.xz: kernel/drivers/infiniband/core/ib_core.ko.xz\nkernel/drivers/infiniband/core/ib_core.ko.xz:\nkernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko.xz: x\n",
+		"etc/os-release", "PRETTY_NAME=\"Debian\"\nID=debian\n")
+	return m
+}
+
+// withAdapter has a ConnectX on its bus, whose driver is bound, and no RDMA.
+func withAdapter(t testing.TB) *machine {
+	m := bareMachine(t)
+	dir := pciDevices + "/0000:3b:00.0"
+	m.put(dir+"/vendor", "0x15b3\n", dir+"/device", "0x101d\n", dir+"/class", "0x020000\n")
+	m.symlink(dir+"/driver", "../../../../bus/pci/drivers/mlx5_core")
+	return m
+}
+
+const nobodyListsAny = "socket(AF_NETLINK, NETLINK_RDMA): not supported, as ib_core is not loaded; /sys/class/infiniband does not exist; no adapter on the PCI bus is known to do RDMA"
+
+// Whatever is missing below, one finding says it.
+func TestModuleFindings(t *testing.T) {
+	findAll(t, []findingCase{
+		{"no RDMA at all", bareMachine, nil, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
+			Mend: "modprobe rdma_rxe\nrdma link add rxe0 type rxe netdev eth7",
+		}}},
+		{"asked for one, too", bareMachine, nil, func(n *Node) { n.Device = "mlx5_0" }, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
+			Mend: "modprobe rdma_rxe\nrdma link add rxe0 type rxe netdev eth7",
+		}}},
+		{"the cloud flavour of the kernel", bareMachine, func(m *machine) {
+			m.put("lib/modules/6.12.117+deb13-amd64/modules.dep", "kernel/fs/ext4/ext4.ko:\n")
+		}, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
+			Mend: "install the modules that the kernel 6.12.117+deb13-amd64 lacks, or a kernel that has rdma_rxe: apt install linux-image-amd64 (the cloud flavour leaves rdma_rxe out), and reboot\nrdma link add rxe0 type rxe netdev eth7",
+		}}},
+		{"a kernel without modules", bareMachine, func(m *machine) { m.remove("proc/modules", "lib/modules") }, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
+			Mend: "boot a kernel that has rdma_rxe: this one, 6.12.117+deb13-amd64, was built without it and loads no modules\nrdma link add rxe0 type rxe netdev eth7",
+		}}},
+		{"in a container", bareMachine, func(m *machine) { m.remove("lib/modules"); m.put(".dockerenv", "") }, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
+			Mend: "modprobe rdma_rxe (on the host: a container cannot load it)\nrdma link add rxe0 type rxe netdev eth7",
+		}}},
+		{"ib_core is loaded, and no device", bareMachine, func(m *machine) {
+			m.netlinkErr = nil
+			m.settings = healthyRoCE(t).settings
+			m.put("proc/modules", "rdma_rxe 1 0 - Live 0x0\nib_core 1 1 rdma_rxe, Live 0x0\n")
+		}, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device",
+			Seen: "RDMA netlink lists none; /sys/class/infiniband does not exist; no adapter on the PCI bus is known to do RDMA",
+			Mend: "rdma link add rxe0 type rxe netdev eth7",
+		}}},
+		{"the namespaces have their own devices", bareMachine, func(m *machine) { m.netlinkErr = nil }, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device in this network namespace",
+			Seen: "RDMA netlink lists none; /sys/class/infiniband does not exist; no adapter on the PCI bus is known to do RDMA; each device belongs to one network namespace, as netns mode is exclusive",
+			Mend: "rdma dev set DEVICE netns PID (in the namespace that has the device; PID is a process of this one)",
+		}}},
+		{"a ConnectX without mlx5_ib", withAdapter, nil, nil, []Finding{{
+			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (ConnectX or BlueField) has no RDMA device: its module mlx5_ib is not loaded",
+			Seen: "/sys/bus/pci/devices/0000:3b:00.0/infiniband does not exist, and neither does /sys/module/mlx5_ib",
+			Mend: "modprobe mlx5_ib",
+		}}},
+		{"a ConnectX without driver", withAdapter, func(m *machine) {
+			m.remove(pciDevices + "/0000:3b:00.0/driver")
+			m.put("lib/modules/6.12.117+deb13-amd64/modules.builtin", "kernel/drivers/infiniband/core/ib-core.ko\n")
+		}, nil, []Finding{{
+			Check: "modules", Severity: Fault, What: "no driver has taken the adapter 0000:3b:00.0 (ConnectX or BlueField)",
+			Seen: "/sys/bus/pci/devices/0000:3b:00.0/driver does not exist",
+			Mend: "install the modules that the kernel 6.12.117+deb13-amd64 lacks, or a kernel that has mlx5_core: apt install linux-image-amd64 (the cloud flavour leaves mlx5_core out), and reboot",
+		}}},
+		{"a ConnectX given to a virtual machine", withAdapter, func(m *machine) {
+			m.symlink(pciDevices+"/0000:3b:00.0/driver", "../../../bus/pci/drivers/vfio-pci")
+		}, nil, []Finding{{
+			Check: "modules", Severity: Fault, What: "vfio-pci has taken the adapter 0000:3b:00.0 (ConnectX or BlueField) instead of mlx5_core",
+			Seen: "/sys/bus/pci/devices/0000:3b:00.0/driver leads to vfio-pci",
+			Mend: "echo 0000:3b:00.0 > /sys/bus/pci/drivers/vfio-pci/unbind\necho 0000:3b:00.0 > /sys/bus/pci/drivers/mlx5_core/bind",
+		}}},
+		{"a ConnectX with RoCE switched off", withAdapter, func(m *machine) {
+			m.put("proc/modules", "mlx5_ib 1 0 - Live 0x0\n")
+			m.netlinkErr = nil
+			m.settings.NetnsShared = true
+		}, nil, []Finding{{
+			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (ConnectX or BlueField) has no RDMA device although its module is loaded: RoCE is switched off for it",
+			Seen: "/sys/bus/pci/devices/0000:3b:00.0/infiniband does not exist, and mlx5_ib is loaded",
+			Mend: "devlink dev param set pci/0000:3b:00.0 name enable_roce value true cmode driverinit\ndevlink dev reload pci/0000:3b:00.0",
+		}}},
+		{"an EFA that its driver refused", withAdapter, func(m *machine) {
+			dir := pciDevices + "/0000:3b:00.0"
+			m.put(dir+"/vendor", "0x1d0f\n", dir+"/device", "0xefa1\n", "proc/modules", "efa 1 0 - Live 0x0\n")
+			m.symlink(dir+"/driver", "../efa")
+		}, nil, []Finding{{
+			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (Elastic Fabric Adapter) has no RDMA device although its module is loaded: the kernel's log says why",
+			Seen: "/sys/bus/pci/devices/0000:3b:00.0/infiniband does not exist, and efa is loaded",
+			Mend: "dmesg | grep -i efa",
+		}}},
+		{"one ConnectX of two", healthyRoCE, func(m *machine) {
+			dir := pciDevices + "/0000:86:00.0"
+			m.put(dir+"/vendor", "0x15b3\n", dir+"/device", "0x1017\n", dir+"/class", "0x020000\n")
+			vm := pciDevices + "/0000:86:00.2" // meant so
+			m.put(vm+"/vendor", "0x15b3\n", vm+"/device", "0x1018\n", vm+"/class", "0x020000\n")
+			m.symlink(vm+"/driver", "../vfio-pci")
+			intel := pciDevices + "/0000:87:00.0" // nobody knows whether it could, or should
+			m.put(intel+"/vendor", "0x8086\n", intel+"/device", "0x159b\n", intel+"/class", "0x020000\n")
+			m.symlink(intel+"/driver", "../ice")
+			disk := pciDevices + "/0000:88:00.0" // BlueField's
+			m.put(disk+"/vendor", "0x15b3\n", disk+"/device", "0x6001\n", disk+"/class", "0x010802\n")
+		}, nil, []Finding{{
+			Check: "modules", Severity: Warning, Object: "0000:86:00.0", What: "no driver has taken the adapter 0000:86:00.0 (ConnectX or BlueField)",
+			Seen: "/sys/bus/pci/devices/0000:86:00.0/driver does not exist",
+			Mend: "modprobe mlx5_core",
+		}}},
+		{"no ib_uverbs", healthyRoCE, func(m *machine) {
+			m.put("proc/modules", "mlx5_ib 1 0 - Live 0x0\nib_core 1 1 mlx5_ib, Live 0x0\nmlx5_core 1 1 mlx5_ib, Live 0x0\n")
+			m.remove("sys/module/ib_uverbs", classFiles)
+			m.chardevErr = syscall.ENOENT
+			delete(m.dev, "/dev/infiniband/uverbs0")
+			delete(m.answers, "mlx5_0")
+		}, nil, []Finding{{
+			Check: "modules", Severity: Fault, What: "the module ib_uverbs is not loaded: devices have no files, and no program can use them",
+			Seen: "/sys/class/infiniband_verbs does not exist, and neither does /sys/module/ib_uverbs",
+			Mend: "modprobe ib_uverbs",
+		}}},
+		{"a device of another name", healthyRoCE, nil, func(n *Node) { n.Device = "mlx5_3" }, []Finding{{
+			Check: "devices", Severity: Fault, Object: "mlx5_3", What: "there is no device of that name",
+			Seen: "netlink and /sys/class/infiniband list mlx5_0", Mend: "verbs doctor -d mlx5_0",
+		}}},
+		{"another system", blankDarwin, nil, func(n *Node) { n.System = "darwin" }, []Finding{{
+			Check: "system", Severity: Fault, What: "RDMA verbs need Linux", Seen: "this is darwin",
+			Mend: "run it on Linux; package uverbs/sim and verbs demo work everywhere",
+		}}},
+	})
+}
+
+func blankDarwin(t testing.TB) *machine {
+	m := blank(t, "")
+	clear(m.files)
+	return m
+}
+
+// What is built in is not missing.
+func TestBuiltInModules(t *testing.T) {
+	m := healthyRoCE(t)
+	m.put("proc/modules", "", "lib/modules/"+m.release+"/modules.builtin", "kernel/drivers/infiniband/core/ib_core.ko\nkernel/drivers/infiniband/core/ib_uverbs.ko\nkernel/drivers/infiniband/hw/mlx5/mlx5_ib.ko\n")
+	m.remove("sys/module/mlx5_ib")
+	if got := m.node().modules().state("mlx5_ib"); got != moduleBuiltIn {
+		t.Errorf("mlx5_ib is %v", got)
+	}
+	finds(t, m.node())
+}
