@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/tools/openmetrics"
 )
 
 // source reports what it holds.
@@ -20,7 +21,7 @@ func write(t *testing.T, sources ...cq.MetricSource) string {
 	if err := cq.WriteOpenMetrics(&b, sources...); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parseOpenMetrics(b.String()); err != nil {
+	if _, err := openmetrics.Parse(b.String()); err != nil {
 		t.Fatalf("%v in\n%s", err, b.String())
 	}
 	return b.String()
@@ -167,11 +168,11 @@ func FuzzOpenMetrics(f *testing.F) {
 			}
 			return
 		}
-		families, err := parseOpenMetrics(b.String())
+		families, err := openmetrics.Parse(b.String())
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, b.String())
 		}
-		if len(families) != 2 || families[0].name != name || families[0].samples[0].labels[label] != strings.ToValidUTF8(value, "\uFFFD") {
+		if len(families) != 2 || families[0].Name != name || families[0].Samples[0].Labels[label] != strings.ToValidUTF8(value, "\uFFFD") {
 			t.Fatalf("read back: %+v", families)
 		}
 	})
@@ -199,7 +200,7 @@ func TestOpenMetricsParser(t *testing.T) {
 		"apart":          "# TYPE a summary\na{x=\"1\",quantile=\"0.5\"} 1\na{x=\"2\",quantile=\"0.5\"} 1\na_count{x=\"1\"} 1\n# EOF\n",
 		"late":           "# TYPE a gauge\na 1\n# HELP a x\n# EOF\n",
 	} {
-		if _, err := parseOpenMetrics(text); err == nil {
+		if _, err := openmetrics.Parse(text); err == nil {
 			t.Errorf("%s: taken for valid", name)
 		}
 	}

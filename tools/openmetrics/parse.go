@@ -1,4 +1,4 @@
-package cq_test
+package openmetrics
 
 import (
 	"fmt"
@@ -9,17 +9,17 @@ import (
 	"unicode/utf8"
 )
 
-// omSample is one line of an exposition.
-type omSample struct {
-	name   string
-	labels map[string]string
-	value  float64
+// Sample is one line of a text.
+type Sample struct {
+	Name   string
+	Labels map[string]string
+	Value  float64
 }
 
-// omFamily is what stands between the descriptions of two families.
-type omFamily struct {
-	name, typ, unit, help string
-	samples               []omSample
+// Family is what stands between the descriptions of two families.
+type Family struct {
+	Name, Type, Unit, Help string
+	Samples                []Sample
 }
 
 var (
@@ -37,10 +37,10 @@ var omSuffixes = map[string][]string{
 	"histogram": {"_bucket", "_count", "_sum", "_created"},
 }
 
-// parseOpenMetrics reads an exposition by the grammar and the rules of the OpenMetrics
+// Parse reads a text by the grammar and the rules of the OpenMetrics
 // specification, version 1.0.0, those that it states with MUST and that can be seen in
 // one text without timestamps and exemplars, which it takes for errors.
-func parseOpenMetrics(text string) ([]*omFamily, error) {
+func Parse(text string) ([]*Family, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("not UTF-8")
 	}
@@ -51,8 +51,8 @@ func parseOpenMetrics(text string) ([]*omFamily, error) {
 	if body != "" && !strings.HasSuffix(body, "\n") {
 		return nil, fmt.Errorf("the end mark is not on a line of its own")
 	}
-	var all []*omFamily
-	var f *omFamily
+	var all []*Family
+	var f *Family
 	seen := map[string]bool{}
 	for line := range strings.Lines(body) {
 		line = strings.TrimSuffix(line, "\n")
@@ -62,12 +62,12 @@ func parseOpenMetrics(text string) ([]*omFamily, error) {
 			if !ok || !omName.MatchString(name) {
 				return nil, fmt.Errorf("description %q", line)
 			}
-			if f == nil || f.name != name {
+			if f == nil || f.Name != name {
 				if seen[name] {
 					return nil, fmt.Errorf("family %s is in two places", name)
 				}
 				seen[name] = true
-				f = &omFamily{name: name}
+				f = &Family{Name: name}
 				all = append(all, f)
 			}
 			if err := f.describe(word, value); err != nil {
@@ -79,32 +79,32 @@ func parseOpenMetrics(text string) ([]*omFamily, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", line, err)
 		}
-		if f == nil || !slices.ContainsFunc(omSuffixes[f.typ], func(x string) bool { return f.name+x == s.name }) {
+		if f == nil || !slices.ContainsFunc(omSuffixes[f.Type], func(x string) bool { return f.Name+x == s.Name }) {
 			return nil, fmt.Errorf("%q does not belong to the family before it", line)
 		}
-		f.samples = append(f.samples, s)
+		f.Samples = append(f.Samples, s)
 	}
 	names := map[string]string{}
 	for _, f := range all {
-		for _, x := range append([]string{""}, omSuffixes[f.typ]...) {
-			if o, ok := names[f.name+x]; ok && o != f.name {
-				return nil, fmt.Errorf("%s and %s clash", o, f.name)
+		for _, x := range append([]string{""}, omSuffixes[f.Type]...) {
+			if o, ok := names[f.Name+x]; ok && o != f.Name {
+				return nil, fmt.Errorf("%s and %s clash", o, f.Name)
 			}
-			names[f.name+x] = f.name
+			names[f.Name+x] = f.Name
 		}
 		if err := f.check(); err != nil {
-			return nil, fmt.Errorf("family %s: %w", f.name, err)
+			return nil, fmt.Errorf("family %s: %w", f.Name, err)
 		}
 	}
 	return all, nil
 }
 
-func (f *omFamily) describe(word, value string) error {
-	field := map[string]*string{"TYPE": &f.typ, "UNIT": &f.unit, "HELP": &f.help}[word]
+func (f *Family) describe(word, value string) error {
+	field := map[string]*string{"TYPE": &f.Type, "UNIT": &f.Unit, "HELP": &f.Help}[word]
 	if field == nil {
 		return fmt.Errorf("unknown description")
 	}
-	if *field != "" || len(f.samples) > 0 {
+	if *field != "" || len(f.Samples) > 0 {
 		return fmt.Errorf("it comes twice, or after samples")
 	}
 	*field = value
@@ -114,7 +114,7 @@ func (f *omFamily) describe(word, value string) error {
 			return fmt.Errorf("unknown type")
 		}
 	case "UNIT":
-		if value != "" && !strings.HasSuffix(f.name, "_"+value) {
+		if value != "" && !strings.HasSuffix(f.Name, "_"+value) {
 			return fmt.Errorf("the name does not end in the unit")
 		}
 	case "HELP":
@@ -152,20 +152,20 @@ func unescape(s string) (value, rest string, err error) {
 	return "", "", fmt.Errorf("no quote at the end")
 }
 
-func parseSample(line string) (s omSample, err error) {
+func parseSample(line string) (s Sample, err error) {
 	end := strings.IndexAny(line, "{ ")
 	if end < 0 {
 		return s, fmt.Errorf("no value")
 	}
-	s.name, s.labels = line[:end], map[string]string{}
-	if !omName.MatchString(s.name) {
+	s.Name, s.Labels = line[:end], map[string]string{}
+	if !omName.MatchString(s.Name) {
 		return s, fmt.Errorf("name")
 	}
 	rest := line[end:]
 	if rest[0] == '{' {
 		rest = rest[1:]
 		for rest != "" && rest[0] != '}' {
-			if len(s.labels) > 0 {
+			if len(s.Labels) > 0 {
 				if rest[0] != ',' {
 					return s, fmt.Errorf("no comma between labels")
 				}
@@ -175,10 +175,10 @@ func parseSample(line string) (s omSample, err error) {
 			if !ok || !omLabel.MatchString(name) {
 				return s, fmt.Errorf("label at %q", rest)
 			}
-			if _, ok := s.labels[name]; ok {
+			if _, ok := s.Labels[name]; ok {
 				return s, fmt.Errorf("label %s twice", name)
 			}
-			if s.labels[name], rest, err = unescape(after); err != nil {
+			if s.Labels[name], rest, err = unescape(after); err != nil {
 				return s, err
 			}
 		}
@@ -191,14 +191,14 @@ func parseSample(line string) (s omSample, err error) {
 	if !ok || !omNumber.MatchString(strings.ToLower(value)) {
 		return s, fmt.Errorf("value %q", value)
 	}
-	s.value, err = strconv.ParseFloat(value, 64)
+	s.Value, err = strconv.ParseFloat(value, 64)
 	return s, err
 }
 
 // series is the labels of a sample without one.
-func (s omSample) series(without string) string {
+func (s Sample) series(without string) string {
 	var all []string
-	for k, v := range s.labels {
+	for k, v := range s.Labels {
 		if k != without {
 			all = append(all, fmt.Sprintf("%s=%q", k, v))
 		}
@@ -208,21 +208,21 @@ func (s omSample) series(without string) string {
 }
 
 // check holds what the samples of a family owe each other.
-func (f *omFamily) check() error {
-	if f.typ == "" {
+func (f *Family) check() error {
+	if f.Type == "" {
 		return fmt.Errorf("no type")
 	}
-	if f.typ == "counter" && strings.HasSuffix(f.name, "_total") {
+	if f.Type == "counter" && strings.HasSuffix(f.Name, "_total") {
 		return fmt.Errorf("the suffix is part of the name")
 	}
-	extra := map[string]string{"summary": "quantile", "histogram": "le"}[f.typ]
+	extra := map[string]string{"summary": "quantile", "histogram": "le"}[f.Type]
 	whole := map[string]bool{} // every sample once
 	ended := map[string]bool{} // the samples of one metric stand together
 	last := ""
-	of := map[string][]omSample{}
-	for i, s := range f.samples {
+	of := map[string][]Sample{}
+	for i, s := range f.Samples {
 		key := s.series(extra)
-		if id := s.name + "{" + s.series("") + "}"; whole[id] {
+		if id := s.Name + "{" + s.series("") + "}"; whole[id] {
 			return fmt.Errorf("sample %s twice", id)
 		} else {
 			whole[id] = true
@@ -244,14 +244,14 @@ func (f *omFamily) check() error {
 	return nil
 }
 
-func (f *omFamily) checkMetric(samples []omSample) error {
+func (f *Family) checkMetric(samples []Sample) error {
 	limit, count := "", -1.0 // of the last bucket
 	var total, sum *float64
 	for i, s := range samples {
-		le, hasLE := s.labels["le"]
-		q, hasQ := s.labels["quantile"]
-		if hasLE != (s.name == f.name+"_bucket") || hasQ != (f.typ == "summary" && s.name == f.name) {
-			return fmt.Errorf("sample %s has or lacks le or quantile", s.name)
+		le, hasLE := s.Labels["le"]
+		q, hasQ := s.Labels["quantile"]
+		if hasLE != (s.Name == f.Name+"_bucket") || hasQ != (f.Type == "summary" && s.Name == f.Name) {
+			return fmt.Errorf("sample %s has or lacks le or quantile", s.Name)
 		}
 		switch {
 		case hasLE:
@@ -259,29 +259,29 @@ func (f *omFamily) checkMetric(samples []omSample) error {
 				return fmt.Errorf("limit %q is not canonical", le)
 			}
 			v, _ := strconv.ParseFloat(le, 64)
-			if was, err := strconv.ParseFloat(limit, 64); err == nil && !(v > was) || s.value < count {
+			if was, err := strconv.ParseFloat(limit, 64); err == nil && !(v > was) || s.Value < count {
 				return fmt.Errorf("buckets out of order at %s", le)
 			}
-			limit, count = le, s.value
+			limit, count = le, s.Value
 		case hasQ:
-			if v, err := strconv.ParseFloat(q, 64); err != nil || v < 0 || v > 1 || s.value < 0 {
-				return fmt.Errorf("quantile %q = %v", q, s.value)
+			if v, err := strconv.ParseFloat(q, 64); err != nil || v < 0 || v > 1 || s.Value < 0 {
+				return fmt.Errorf("quantile %q = %v", q, s.Value)
 			}
-		case s.name == f.name+"_count":
-			total = &samples[i].value
-		case s.name == f.name+"_sum":
-			sum = &samples[i].value
+		case s.Name == f.Name+"_count":
+			total = &samples[i].Value
+		case s.Name == f.Name+"_sum":
+			sum = &samples[i].Value
 		}
-		if f.typ != "gauge" && s.value < 0 {
-			return fmt.Errorf("%s is %v", s.name, s.value)
+		if f.Type != "gauge" && s.Value < 0 {
+			return fmt.Errorf("%s is %v", s.Name, s.Value)
 		}
 	}
-	if f.typ == "histogram" {
+	if f.Type == "histogram" {
 		if limit != "+Inf" || (total == nil) != (sum == nil) || total != nil && *total != count {
 			return fmt.Errorf("the last bucket is %q with %v; count and sum are %v, %v", limit, count, total, sum)
 		}
 	}
-	if f.typ == "counter" && len(samples) == 0 {
+	if f.Type == "counter" && len(samples) == 0 {
 		return fmt.Errorf("no value")
 	}
 	return nil
