@@ -1,0 +1,130 @@
+package top
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Host is where a collector looks besides netlink: the roots of /proc and
+// /sys.
+type Host struct{ Proc, Sys fs.FS }
+
+// ThisHost is the machine that the program runs on.
+func ThisHost() Host { return Host{Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys")} }
+
+// Limits of what files of /proc and /sys can mean.
+const (
+	maxStatus   = 64 << 10
+	maxComm     = 64
+	maxCounter  = 64
+	maxCounters = 1024 // of one port and source
+)
+
+// A process is what a thread id led to. The zero value is of none.
+type process struct {
+	pid  uint32
+	name string
+}
+
+// process finds the process of a thread. A thread that /proc does not show, as it
+// is gone or hidden, has none.
+func (h Host) process(tid uint32) process {
+	dir := strconv.FormatUint(uint64(tid), 10)
+	status, err := readSome(h.Proc, dir+"/status", maxStatus)
+	if err != nil {
+		return process{}
+	}
+	var p process
+	for line := range bytes.Lines(status) {
+		key, value, _ := strings.Cut(strings.TrimSpace(string(line)), ":")
+		switch key {
+		case "Name":
+			p.name = Clean(strings.TrimSpace(value))
+		case "Tgid":
+			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
+			if err != nil {
+				return process{}
+			}
+			p.pid = uint32(n)
+		}
+	}
+	if p.pid == 0 {
+		return process{}
+	}
+	// The status was of the thread, which may have a name of its own.
+	if b, err := readSome(h.Proc, strconv.FormatUint(uint64(p.pid), 10)+"/comm", maxComm); err == nil {
+		p.name = Clean(strings.TrimSuffix(string(b), "\n"))
+	}
+	return p
+}
+
+// counters reads the counters below one folder of a port. What is no number,
+// as the text that stands for a counter which the hardware lacks, is left out.
+func (h Host) counters(device string, port uint32, folder string) map[string]uint64 {
+	dir := path.Join("class/infiniband", device, "ports", strconv.FormatUint(uint64(port), 10), folder)
+	entries, err := fs.ReadDir(h.Sys, dir)
+	if err != nil {
+		return nil
+	}
+	all := make(map[string]uint64)
+	for _, e := range entries[:min(len(entries), maxCounters)] {
+		if e.Name() == "lifespan" { // how old the numbers may be, in milliseconds
+			continue
+		}
+		b, err := readSome(h.Sys, path.Join(dir, e.Name()), maxCounter)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 0, 64); err == nil {
+			all[Clean(e.Name())] = n
+		}
+	}
+	return all
+}
+
+// readSome reads the beginning of a file.
+func readSome(fsys fs.FS, name string, limit int64) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// Clean makes a text fit for every terminal, log and file: what is not a
+// printable ASCII character becomes an escape, and so does a backslash, so that
+// two texts stay two.
+func Clean(s string) string {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == '\\' {
+			return escaped(s)
+		}
+	}
+	return s
+}
+
+func escaped(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			const hex = "0123456789abcdef"
+			b.WriteString(`\x` + string(hex[s[0]>>4]) + string(hex[s[0]&15]))
+		case r == '"':
+			b.WriteByte('"')
+		default:
+			q := strconv.QuoteToASCII(s[:n])
+			b.WriteString(q[1 : len(q)-1])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}

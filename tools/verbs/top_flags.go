@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+const topUsage = `usage: verbs top [-d DEVICE] [-i SECONDS] [-n COUNT] [-once] [-json]
+                 [-listen ADDRESS] [-trace=auto|off] [-events] [-syscalls] [-cqe]
+Shows every RDMA object of this machine, whoever owns it, and what moves: ports
+and their counters, processes, completion queues, queue pairs, connections. On a
+terminal the view renews itself; q or Ctrl-C ends it. Elsewhere it is text, or
+with -json one object a line.
+
+Everybody sees objects, owners, counters and packet rates. Root sees more of
+completion queues, by probes that cost the programs nothing: how full those of
+soft-RoCE are, whether they are armed, events a second, errors. Three more
+levels have probes where data passes, and have to be asked for. The lines at the
+top say what is live, and why the rest is not.
+
+  verbs top                        watch
+  verbs top -once -json            one object, with rates over one second
+  verbs top -n 10 -i 0.5           ten looks, half a second apart
+  verbs top -cqe -events -d rxe0   all that can be known of rxe0's queues
+  verbs top -listen 127.0.0.1:9400 OpenMetrics at http://127.0.0.1:9400/metrics
+
+Columns: OCC completions that nobody has polled, % of the ring, HIGH the most
+there ever were, CQE/s completions, EV/s events read, ERR overruns, PEND an event
+waits, WAKE and P99 from the event to the end of its read, VEC the vector.
+SQ-PKT/s and RQ-PKT/s are by the sequence numbers of connected queue pairs.
+`
+
+// topOptions are the flags of verbs top.
+type topOptions struct {
+	device                string
+	interval              time.Duration
+	count                 int
+	once, json            bool
+	listen, trace         string
+	events, syscalls, cqe bool
+}
+
+const (
+	topInterval       = time.Second
+	topListenInterval = 10 * time.Second
+	topLeastInterval  = 100 * time.Millisecond
+	topMostInterval   = time.Hour
+)
+
+func parseTop(args []string, stdout io.Writer) (o topOptions, err error) {
+	f := flag.NewFlagSet("verbs top", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.device, "d", "", "look at this `device` only")
+	f.Func("i", "look every so many `seconds`, or a time such as 500ms (1, with -listen 10)", func(s string) error {
+		o.interval, err = parseTopInterval(s)
+		return err
+	})
+	f.IntVar(&o.count, "n", 0, "end after `count` looks; 0 goes on")
+	f.BoolVar(&o.once, "once", false, "one look, after one interval, as text")
+	f.BoolVar(&o.json, "json", false, "write JSON, one object a look, with keys that stay")
+	f.StringVar(&o.listen, "listen", "", "serve OpenMetrics at /metrics of this `address`, host:port, and show nothing")
+	f.StringVar(&o.trace, "trace", "auto", "`auto` looks into the kernel where that is allowed, off does not")
+	f.BoolVar(&o.events, "events", false, "measure how long readers of completion events take to wake: two probes for each event")
+	f.BoolVar(&o.syscalls, "syscalls", false, "count calls to uverbs by process and method: two probes for each call")
+	f.BoolVar(&o.cqe, "cqe", false, "count each completion of soft-RoCE: a probe for each")
+	switch err = f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, topUsage)
+		f.SetOutput(stdout)
+		f.PrintDefaults()
+		return o, errHelp
+	case err != nil:
+		return o, err
+	case f.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	return o, o.check()
+}
+
+// parseTopInterval reads seconds, or a time with its unit.
+func parseTopInterval(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if seconds, err2 := strconv.ParseFloat(s, 64); err2 == nil {
+		// What is too large, or no number, is not between the limits
+		// either.
+		d, err = time.Duration(min(max(seconds, 0), 1e6)*float64(time.Second)), nil
+	}
+	if err != nil || d < topLeastInterval || d > topMostInterval {
+		return 0, fmt.Errorf("%q is not a time from %v to %v, such as 0.5 or 500ms", s, topLeastInterval, topMostInterval)
+	}
+	return d, nil
+}
+
+// check refuses flags that contradict each other.
+func (o *topOptions) check() error {
+	if o.interval == 0 {
+		o.interval = topInterval
+		if o.listen != "" {
+			o.interval = topListenInterval
+		}
+	}
+	switch {
+	case o.count < 0:
+		return fmt.Errorf("-n %d: the number of looks is 0, for no end, or more", o.count)
+	case o.once && o.count > 1:
+		return fmt.Errorf("-once is one look, and -n %d are more", o.count)
+	case o.trace != "auto" && o.trace != "off":
+		return fmt.Errorf("-trace=%s: it is auto or off", o.trace)
+	case o.trace == "off" && (o.events || o.syscalls || o.cqe):
+		return errors.New("-events, -syscalls and -cqe need what -trace=off turns off")
+	case o.listen != "" && (o.once || o.json || o.count > 0):
+		return errors.New("-listen goes on until Ctrl-C and writes metrics: -once, -json and -n do not go with it")
+	}
+	if o.listen != "" {
+		if _, port, err := net.SplitHostPort(o.listen); err != nil || port == "" {
+			return fmt.Errorf("-listen %q: an address is host:port, such as 127.0.0.1:9400, or :9400 for all interfaces", o.listen)
+		}
+	}
+	if o.once {
+		o.count = 1
+	}
+	return nil
+}
