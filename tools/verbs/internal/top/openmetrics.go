@@ -86,7 +86,7 @@ func (o Owner) labels() []cq.Label {
 	return []cq.Label{label("process", name), label("pid", pid)}
 }
 
-func flag(b bool) float64 {
+func oneIf(b bool) float64 {
 	if b {
 		return 1
 	}
@@ -97,7 +97,7 @@ func (m *metrics) look(l *Look) {
 	m.gauge("look_timestamp_seconds", "seconds", "When the last look began, in Unix time.", float64(l.Time.UnixMilli())/1000)
 	m.gauge("look_duration_seconds", "seconds", "How long the last look took.", l.Took)
 	for _, v := range l.Levels {
-		m.gauge("level_live", "", "Whether a source of this exporter is live.", flag(v.Live), label("level", v.Name))
+		m.gauge("level_live", "", "Whether a source of this exporter is live.", oneIf(v.Live), label("level", v.Name))
 	}
 	leftOut := 0
 	for _, d := range l.Devices {
@@ -204,10 +204,10 @@ func (m *metrics) cq(device string, q *CQ) {
 	known(m.gauge, "cq_occupied", "Completions in a queue that nobody has polled.", q.Occupied, at...)
 	known(m.gauge, "cq_high_water", "The most completions in a queue that were seen.", q.HighWater, at...)
 	if q.Armed != nil {
-		m.gauge("cq_armed", "", "Whether the next completion makes an event.", flag(*q.Armed != "no"), at...)
+		m.gauge("cq_armed", "", "Whether the next completion makes an event.", oneIf(*q.Armed != "no"), at...)
 	}
 	if q.Pending != nil {
-		m.gauge("cq_event_pending", "", "Whether an event waits to be read.", flag(*q.Pending), at...)
+		m.gauge("cq_event_pending", "", "Whether an event waits to be read.", oneIf(*q.Pending), at...)
 	}
 	known(m.counter, "cq_events_read", "Completion events that the owner has read.", q.EventsRead, at...)
 	known(m.counter, "cq_async_events_read", "Asynchronous events of the queue that the owner has read.", q.AsyncRead, at...)

@@ -158,7 +158,7 @@ func cqNotes(l *Look, queues []on[*CQ]) (notes []string) {
 	var strange, sampled bool
 	for _, q := range queues {
 		strange = strange || q.x.Occupied == nil
-		sampled = sampled || q.x.Exact != nil && !*q.x.Exact
+		sampled = sampled || !live[trace.LevelEveryCQE] && q.x.Exact != nil && !*q.x.Exact
 	}
 	if strange {
 		notes = append(notes, "- in OCC, %, HIGH, ARMED, CQE/s of some: only soft-RoCE has its rings where the kernel sees them")
