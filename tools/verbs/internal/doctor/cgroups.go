@@ -42,11 +42,11 @@ func (n *Node) hierarchy(controller string) (hierarchy, error) {
 	if !inside || below != "" && below[0] != '/' || slices.Contains(strings.Split(below, "/"), "..") {
 		below = ""
 	}
-	for dir := path.Join(point, below); ; dir = path.Dir(dir) {
+	for dir := path.Join(".", point, below); ; dir = path.Dir(dir) {
 		if n.exists(dir) {
 			h.levels = append(h.levels, dir)
 		}
-		if dir == point || len(dir) <= len(point) {
+		if len(dir) <= len(point) || dir == "." {
 			return h, nil
 		}
 	}

@@ -32,6 +32,7 @@ type machine struct {
 	openErr    map[string]error // by path; what is not in dev is ENOENT
 	dev        map[string]Stat
 	answers    map[string]*Answers
+	owned      owned
 	release    string
 	machine    string
 }
@@ -151,6 +152,8 @@ func blank(t testing.TB, release string) *machine {
 		"sys/fs/cgroup/user.slice/session-2.scope/cgroup.controllers", "memory pids\n",
 		"proc/sys/kernel/osrelease", release+"\n",
 	)
+	m.processors()
+	m.describes()
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/goverbs/goverbs/poll"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/nldev"
 )
@@ -14,6 +15,7 @@ import (
 func Host() *Node {
 	n := &Node{
 		Root: os.DirFS("/"), System: runtime.GOOS, Open: open, Stat: stat, Interfaces: interfaces, Query: query,
+		Vectors: poll.ReadVectors, Coalescing: coalescing,
 		Netlink: func() (Netlink, error) {
 			c, err := nldev.Dial()
 			if err != nil {

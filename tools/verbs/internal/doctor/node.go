@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/goverbs/goverbs/poll"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/nldev"
 )
@@ -48,6 +49,11 @@ type Node struct {
 	Interfaces func() ([]Interface, error)
 	// Query opens a device and asks it what it can do.
 	Query func(device string) (*Answers, error)
+	// Vectors reads which interrupts serve a device's completions, and where
+	// they go.
+	Vectors func(device string) (*poll.Vectors, error)
+	// Coalescing asks how a network device gathers packets.
+	Coalescing func(netdev string) (Coalescing, error)
 
 	known *known    // of all checks
 	notes *notebook // of one check
@@ -61,6 +67,11 @@ type Netlink interface {
 	System() (nldev.System, error)
 	ResourceCounts(index uint32) (nldev.ResourceCounts, error)
 	Counters(index, port uint32) (nldev.Counters, error)
+	PDs(index uint32) ([]nldev.PD, error)
+	CQs(index uint32) ([]nldev.CQ, error)
+	QPs(index uint32) ([]nldev.QP, error)
+	MRs(index uint32) ([]nldev.MR, error)
+	SRQs(index uint32) ([]nldev.SRQ, error)
 	Close() error
 }
 

@@ -13,10 +13,20 @@ func Checks() []Check {
 		// The process.
 		checkMemlock,
 		checkFork,
+		checkCPU,
+		checkRDMACgroup,
 		// The network.
 		checkNamespace,
 		checkPorts,
 		checkGIDs,
 		checkMTU,
+		// The kernel's own faults, where the hardware is, and what is in use.
+		checkABI,
+		checkSoftRoCE,
+		checkNUMA,
+		checkVectors,
+		checkModeration,
+		checkLimits,
+		checkCounters,
 	}
 }
