@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -51,9 +52,8 @@ func (a *attacher) attach(g group) (string, error) {
 			return "", err
 		}
 	}
-	g.prepare(a.t.maps)
-	if err := a.t.maps.failed; err != nil {
-		return "", a.privileges.explain(err)
+	if err := a.t.maps.make(g.tables...); err != nil {
+		return "", a.privileges.explain(plain(err))
 	}
 	var errs []error
 	for _, h := range g.hooks {
@@ -89,20 +89,24 @@ func (a *attacher) attachBy(g group, h hook) (_ string, err error) {
 			err = errors.Join(err, a.t.detach(links, programs))
 		}
 	}()
-	spec := &ebpf.CollectionSpec{Programs: map[string]*ebpf.ProgramSpec{}}
-	for _, p := range probes {
-		spec.Programs[p.name] = p.spec(h, registersOf[runtime.GOARCH], a.t.maps)
-	}
+	spec := g.spec(h, registersOf[runtime.GOARCH])
 	// One load for all, with one cache of type information: each would parse
 	// vmlinux for itself.
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: a.cache})
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: a.cache, MapReplacements: a.t.maps.shared(g.tables)})
 	if err != nil {
 		return "", a.privileges.explain(plain(err))
+	}
+	// The collection has a descriptor of its own for each map.
+	for _, m := range c.Maps {
+		err = errors.Join(err, m.Close())
 	}
 	ends := false
 	for _, p := range probes {
 		a.t.programs = append(a.t.programs, c.Programs[p.name])
 		ends = ends || p.atEnd
+	}
+	if err != nil {
+		return "", err
 	}
 	for _, p := range probes {
 		l, err := p.attach(h, c.Programs[p.name])
@@ -136,9 +140,20 @@ func (a *attacher) canHook(h hook) error {
 	return nil
 }
 
-// spec is the program for the library to load.
-func (p probe) spec(h hook, r registers, s *maps) *ebpf.ProgramSpec {
-	ps := &ebpf.ProgramSpec{Name: p.name, License: license, Instructions: p.write(newEmitter(h, r), s)}
+// spec is what the library loads: the programs, and the maps that they name.
+func (g group) spec(h hook, r registers) *ebpf.CollectionSpec {
+	spec := &ebpf.CollectionSpec{Maps: map[string]*ebpf.MapSpec{}, Programs: map[string]*ebpf.ProgramSpec{}}
+	for _, m := range slices.Concat(common, g.tables) {
+		spec.Maps[string(m)] = m.spec()
+	}
+	for _, p := range g.probes(h) {
+		spec.Programs[p.name] = p.spec(h, r)
+	}
+	return spec
+}
+
+func (p probe) spec(h hook, r registers) *ebpf.ProgramSpec {
+	ps := &ebpf.ProgramSpec{Name: p.name, License: license, Instructions: p.write(newEmitter(h, r))}
 	if h == kprobe {
 		ps.Type = ebpf.Kprobe
 		// Kernels since 5.0 ignore it. Left out, the library looks for the

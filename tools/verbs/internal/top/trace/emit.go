@@ -162,15 +162,15 @@ func (e *emitter) follow(dst, base asm.Register, offset int32, slot int16) {
 }
 
 // lookup leaves in r0 the address of the value for the key in a slot, or 0.
-func (e *emitter) lookup(m fder, key int16) {
-	e.add(asm.LoadMapPtr(asm.R1, m.FD()))
+func (e *emitter) lookup(m table, key int16) {
+	e.add(m.load(asm.R1))
 	e.slot(asm.R2, key)
 	e.add(asm.FnMapLookupElem.Call())
 }
 
 // remove removes the key in a slot.
-func (e *emitter) remove(m fder, key int16) {
-	e.add(asm.LoadMapPtr(asm.R1, m.FD()))
+func (e *emitter) remove(m table, key int16) {
+	e.add(m.load(asm.R1))
 	e.slot(asm.R2, key)
 	e.add(asm.FnMapDeleteElem.Call())
 }
@@ -182,8 +182,8 @@ const (
 )
 
 // store puts the value in a slot under the key in another.
-func (e *emitter) store(m fder, key, value int16, flags int32) {
-	e.add(asm.LoadMapPtr(asm.R1, m.FD()))
+func (e *emitter) store(m table, key, value int16, flags int32) {
+	e.add(m.load(asm.R1))
 	e.slot(asm.R2, key)
 	e.slot(asm.R3, value)
 	e.add(asm.Mov.Imm(asm.R4, flags), asm.FnMapUpdateElem.Call())
@@ -191,19 +191,19 @@ func (e *emitter) store(m fder, key, value int16, flags int32) {
 
 // entry leaves in r0 the address of the value for the key in a slot, which it
 // makes, all zeros, if there is none. Without room it counts a loss and ends.
-func (e *emitter) entry(s *maps, m fder, key int16, loss uint32) {
+func (e *emitter) entry(m table, key int16, loss uint32) {
 	have := e.fresh()
 	e.lookup(m, key)
 	e.add(asm.JNE.Imm(asm.R0, 0, have))
 	// The stack is too small for a value of zeros, so there is a map with one.
 	e.constant(key-8, 0)
-	e.lookup(s.zero, key-8)
-	e.add(asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R3, asm.R0), asm.LoadMapPtr(asm.R1, m.FD()))
+	e.lookup(zeros, key-8)
+	e.add(asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R3, asm.R0), m.load(asm.R1))
 	e.slot(asm.R2, key)
 	e.add(asm.Mov.Imm(asm.R4, noExist), asm.FnMapUpdateElem.Call())
 	e.lookup(m, key)
 	e.add(asm.JNE.Imm(asm.R0, 0, have))
-	e.count(s, key-8, loss)
+	e.count(key-8, loss)
 	e.add(asm.Ja.Label(end))
 	e.label(have)
 }
@@ -214,10 +214,10 @@ func (e *emitter) constant(slot int16, v uint32) {
 }
 
 // count adds one to a counter of the tool's own; the slot is for its number.
-func (e *emitter) count(s *maps, slot int16, counter uint32) {
+func (e *emitter) count(slot int16, counter uint32) {
 	none := e.fresh()
 	e.constant(slot, counter)
-	e.lookup(s.state, slot)
+	e.lookup(state, slot)
 	e.add(asm.JEq.Imm(asm.R0, 0, none))
 	e.increment(asm.R0, 0)
 	e.label(none)
@@ -237,6 +237,3 @@ func (e *emitter) time(slot int16) {
 func (e *emitter) thread(slot int16) {
 	e.add(asm.FnGetCurrentPidTgid.Call(), asm.StoreMem(asm.RFP, slot, asm.R0, asm.DWord))
 }
-
-// fder is a map.
-type fder interface{ FD() int }

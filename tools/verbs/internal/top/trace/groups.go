@@ -20,7 +20,7 @@ type group struct {
 	hooks []hook
 	// functions are checked to point to these structs with their arguments.
 	functions map[string][]string
-	prepare   func(*maps)
+	tables    []table
 	// probes are in the order of attaching: what reads comes before what
 	// writes, so that nothing is measured from a time before the start.
 	probes func(h hook) []probe
@@ -31,7 +31,7 @@ type probe struct {
 	name     string // of the program; the kernel has room for 15 bytes
 	function string
 	atEnd    bool
-	write    func(*emitter, *maps) asm.Instructions
+	write    func(*emitter) asm.Instructions
 }
 
 var (
@@ -43,10 +43,10 @@ func pullGroup(o *cqOffsets, process uint32, ring *ringOffsets) group {
 	return group{
 		level: LevelPull, module: "ib_core", hooks: cheap,
 		functions: map[string][]string{"fill_res_cq_entry": {"sk_buff", "", "rdma_restrack_entry", ""}},
-		prepare:   (*maps).forPull,
+		tables:    []table{snapshots},
 		probes: func(hook) []probe {
-			return []probe{{"verbs_pull", "fill_res_cq_entry", false, func(e *emitter, s *maps) asm.Instructions {
-				return pull(e, s, process, o, ring)
+			return []probe{{"verbs_pull", "fill_res_cq_entry", false, func(e *emitter) asm.Instructions {
+				return pull(e, process, o, ring)
 			}}}
 		},
 	}
@@ -56,10 +56,10 @@ func errorsGroup(o *cqOffsets) group {
 	return group{
 		level: LevelErrors, module: "ib_uverbs", hooks: cheap,
 		functions: map[string][]string{"ib_uverbs_cq_event_handler": {"ib_event", ""}},
-		prepare:   (*maps).forErrors,
+		tables:    []table{failures},
 		probes: func(hook) []probe {
-			return []probe{{"verbs_cq_error", "ib_uverbs_cq_event_handler", false, func(e *emitter, s *maps) asm.Instructions {
-				return cqError(e, s, o)
+			return []probe{{"verbs_cq_error", "ib_uverbs_cq_event_handler", false, func(e *emitter) asm.Instructions {
+				return cqError(e, o)
 			}}}
 		},
 	}
@@ -70,26 +70,26 @@ func eventsGroup(o *cqOffsets) group {
 	return group{
 		level: LevelEvents, module: "ib_uverbs", hooks: direct,
 		functions: map[string][]string{made: {"ib_cq", ""}, read: {"file", "", "", ""}},
-		prepare:   (*maps).forEvents,
+		tables:    []table{events, stamps, readers},
 		probes: func(h hook) []probe {
-			all := []probe{{"verbs_read", read, true, func(e *emitter, s *maps) asm.Instructions { return readReturns(e, s, o) }}}
+			all := []probe{{"verbs_read", read, true, func(e *emitter) asm.Instructions { return readReturns(e, o) }}}
 			if h == kprobe {
 				all = append(all, probe{"verbs_read_in", read, false, readEnters})
 			}
-			return append(all, probe{"verbs_event", made, false, func(e *emitter, s *maps) asm.Instructions { return eventMade(e, s, o) }})
+			return append(all, probe{"verbs_event", made, false, func(e *emitter) asm.Instructions { return eventMade(e, o) }})
 		},
 	}
 }
 
 func syscallsGroup() group {
 	const ioctl, write = "ib_uverbs_ioctl", "ib_uverbs_write"
-	returns := func(args int) func(*emitter, *maps) asm.Instructions {
-		return func(e *emitter, s *maps) asm.Instructions { return callReturns(e, s, args) }
+	returns := func(args int) func(*emitter) asm.Instructions {
+		return func(e *emitter) asm.Instructions { return callReturns(e, args) }
 	}
 	return group{
 		level: LevelSyscalls, module: "ib_uverbs", hooks: direct,
 		functions: map[string][]string{ioctl: {"file", "", ""}, write: {"file", "", "", ""}},
-		prepare:   (*maps).forSyscalls,
+		tables:    []table{calls, running},
 		probes: func(hook) []probe {
 			return []probe{
 				{"verbs_ioctl", ioctl, true, returns(3)},
@@ -105,13 +105,13 @@ func everyCQEGroup(o *cqOffsets, ring *ringOffsets) group {
 	return group{
 		level: LevelEveryCQE, module: "rdma_rxe", hooks: direct,
 		functions: map[string][]string{"rxe_cq_post": {"rxe_cq", "rxe_cqe", ""}},
-		prepare:   (*maps).forEveryCQE,
+		tables:    []table{posts},
 		probes: func(hook) []probe {
 			if ring == nil {
 				return nil
 			}
-			return []probe{{"verbs_cqe", "rxe_cq_post", false, func(e *emitter, s *maps) asm.Instructions {
-				return rxePost(e, s, o, ring)
+			return []probe{{"verbs_cqe", "rxe_cq_post", false, func(e *emitter) asm.Instructions {
+				return rxePost(e, o, ring)
 			}}}
 		},
 	}

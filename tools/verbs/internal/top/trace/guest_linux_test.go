@@ -3,9 +3,12 @@ package trace
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf/btf"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -97,10 +100,24 @@ func (b *bench) write(t *testing.T, n int) {
 	}
 }
 
+// types is the kernel's type information, which takes longer to parse than all
+// else that Open does.
+var types = btf.NewCache()
+
 func open(t *testing.T, o Options) *Tracer {
 	t.Helper()
+	p, err := readPrivileges(os.DirFS("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openAs(t, o, p)
+}
+
+// openAs opens with no more than some privileges.
+func openAs(t *testing.T, o Options, p privileges) *Tracer {
+	t.Helper()
 	start := time.Now()
-	tr, err := Open(o)
+	tr, err := openWith(o, p, types)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,4 +192,41 @@ func TestGuestTraceOccupancy(t *testing.T) {
 		got += k
 	}
 	until(t, tr, b.id, "polled", func(q CQ) bool { return q.Ring != nil && q.Ring.Occupied == 0 })
+}
+
+// Completions that find the ring full are CQ errors, one each, and are counted
+// as dropped.
+func TestGuestTraceOverrun(t *testing.T) {
+	b := newBench(t, 8, 128, nil)
+	tr := open(t, Options{EveryCQE: true})
+	q := until(t, tr, b.id, "a new CQ", func(q CQ) bool { return q.Ring != nil })
+	usable := q.Ring.Usable
+	if usable > 100 {
+		t.Fatalf("a CQ of 8 has room for %d", usable)
+	}
+	if *q.Errors != 0 || q.Posts == nil || q.Posts.CQEs != 0 {
+		t.Errorf("before the first completion: %d errors, %+v", *q.Errors, q.Posts)
+	}
+	const over = 20
+	b.write(t, int(usable)+over)
+	// A completion is counted before it is an error.
+	q = until(t, tr, b.id, "an overrun", func(q CQ) bool { return q.Posts.CQEs >= uint64(usable)+over && *q.Errors >= over })
+	if q.Ring.Occupied != usable || *q.Errors != over {
+		t.Errorf("%d of %d occupied, %d CQ errors of %d", q.Ring.Occupied, usable, *q.Errors, over)
+	}
+	if p := q.Posts; p.CQEs != uint64(usable)+over || p.Dropped != over || p.HighWater != usable || p.Failed() != 0 || p.ByStatus[0] != p.CQEs {
+		t.Errorf("%d posts to %d places: %+v", usable+over, usable, p)
+	}
+}
+
+// A failed completion is counted by its status.
+func TestGuestTraceFailedCompletion(t *testing.T) {
+	b := newBench(t, 8, 8, nil)
+	tr := open(t, Options{EveryCQE: true})
+	b.to.RKey ^= 0x100
+	b.write(t, 1)
+	q := until(t, tr, b.id, "a failed completion", func(q CQ) bool { return q.Posts.CQEs == 1 })
+	if got := q.Posts.ByStatus[uverbs.StatusRemoteAccess]; got != 1 || q.Posts.Failed() != 1 {
+		t.Errorf("%+v", q.Posts)
+	}
 }

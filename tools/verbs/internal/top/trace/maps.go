@@ -5,8 +5,10 @@ package trace
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 )
 
 // How many of a kind the maps have room for. Maps of tracing programs are
@@ -21,80 +23,104 @@ const (
 	roomWaiting  = 16384 // events not read, threads in a call
 )
 
-// maps are what programs and this process share. Those of levels that nobody
-// asked for are nil.
-type maps struct {
-	state, zero             *ebpf.Map
-	snapshots               *ebpf.Map
-	errors                  *ebpf.Map
-	events, stamps, readers *ebpf.Map
-	calls, inflight         *ebpf.Map
-	posts                   *ebpf.Map
-	all                     []*ebpf.Map
-	failed                  error
+// A table is a map by the name under which programs refer to it.
+type table string
+
+const (
+	state     table = "state"     // the tool's own numbers
+	zeros     table = "zeros"     // a value of zeros, as long as the longest
+	snapshots table = "snapshots" // CQID: snapshot
+	failures  table = "failures"  // CQID: how many CQ errors
+	events    table = "events"    // CQID: eventCounts
+	stamps    table = "stamps"    // stampKey: stamp
+	readers   table = "readers"   // thread: reader
+	calls     table = "calls"     // callKey: callCounts
+	running   table = "running"   // thread: inflight
+	posts     table = "posts"     // CQID: postCounts
+)
+
+// common are the tables that programs of each level use.
+var common = []table{state, zeros}
+
+// load is the instruction that loads a table's address.
+func (m table) load(dst asm.Register) asm.Instruction {
+	return asm.LoadMapPtr(dst, 0).WithReference(string(m))
 }
 
-// make makes a map. After a failure it makes none, and failed says why.
-func (s *maps) make(name string, typ ebpf.MapType, key, value, room uint32) *ebpf.Map {
-	if s.failed != nil {
-		return nil
+// spec describes a table. Where an entry goes away by itself, as those of events
+// that are read and calls that return do, the map may drop the oldest when it is
+// full: what never goes away is of a channel or thread that is gone.
+func (m table) spec() *ebpf.MapSpec {
+	of := func(typ ebpf.MapType, key, value, room uint32) *ebpf.MapSpec {
+		return &ebpf.MapSpec{Name: "verbs_" + string(m), Type: typ, KeySize: key, ValueSize: value, MaxEntries: room}
 	}
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "verbs_" + name, Type: typ, KeySize: key, ValueSize: value, MaxEntries: room})
-	if err != nil {
-		s.failed = fmt.Errorf("make a BPF map of %d kB: %w", room*(key+value)/1000, err)
-		return nil
+	const thread = 8
+	switch m {
+	case state:
+		return of(ebpf.Array, 4, 8, states)
+	case zeros:
+		return of(ebpf.Array, 4, max(8, sizeOf[eventCounts](), sizeOf[postCounts](), sizeOf[callCounts]()), 1)
+	case snapshots:
+		return of(ebpf.Hash, sizeOf[CQID](), sizeOf[snapshot](), roomCQs)
+	case failures:
+		return of(ebpf.Hash, sizeOf[CQID](), 8, roomErrors)
+	case events:
+		return of(ebpf.Hash, sizeOf[CQID](), sizeOf[eventCounts](), roomCounters)
+	case stamps:
+		return of(ebpf.LRUHash, sizeOf[stampKey](), sizeOf[stamp](), roomWaiting)
+	case readers:
+		return of(ebpf.LRUHash, thread, sizeOf[reader](), roomWaiting)
+	case calls:
+		return of(ebpf.Hash, sizeOf[callKey](), sizeOf[callCounts](), roomCalls)
+	case running:
+		return of(ebpf.LRUHash, thread, sizeOf[inflight](), roomWaiting)
+	case posts:
+		return of(ebpf.Hash, sizeOf[CQID](), sizeOf[postCounts](), roomCounters)
 	}
-	s.all = append(s.all, m)
-	return m
+	panic("trace: no table " + string(m)) // a mistake in this package, found by any test
 }
 
-func newMaps() *maps {
-	s := &maps{}
-	s.state = s.make("state", ebpf.Array, 4, 8, states)
-	s.zero = s.make("zero", ebpf.Array, 4, max(8, sizeOf[eventCounts](), sizeOf[postCounts](), sizeOf[callCounts]()), 1)
-	return s
+// maps are the tables that are in the kernel.
+type maps map[table]*ebpf.Map
+
+// make makes tables that are not there yet.
+func (s maps) make(all ...table) error {
+	for _, name := range all {
+		if s[name] != nil {
+			continue
+		}
+		spec := name.spec()
+		m, err := ebpf.NewMap(spec)
+		if err != nil {
+			return fmt.Errorf("make a BPF map of %d kB: %w", spec.MaxEntries*(spec.KeySize+spec.ValueSize)/1000, err)
+		}
+		s[name] = m
+	}
+	return nil
 }
 
-// forPull, and so on, make the maps of a level.
-func (s *maps) forPull() {
-	s.snapshots = s.make("snapshots", ebpf.Hash, sizeOf[CQID](), sizeOf[snapshot](), roomCQs)
+// shared are the maps for programs that use these tables.
+func (s maps) shared(all []table) map[string]*ebpf.Map {
+	some := map[string]*ebpf.Map{}
+	for _, name := range slices.Concat(common, all) {
+		some[string(name)] = s[name]
+	}
+	return some
 }
 
-func (s *maps) forErrors() {
-	s.errors = s.make("errors", ebpf.Hash, sizeOf[CQID](), 8, roomErrors)
-}
-
-// Where an entry goes away by itself, as those of events that are read and
-// calls that return do, the map may drop the oldest when it is full: what never
-// goes away is of a channel or thread that is gone.
-func (s *maps) forEvents() {
-	s.events = s.make("events", ebpf.Hash, sizeOf[CQID](), sizeOf[eventCounts](), roomCounters)
-	s.stamps = s.make("stamps", ebpf.LRUHash, sizeOf[stampKey](), sizeOf[stamp](), roomWaiting)
-	s.readers = s.make("readers", ebpf.LRUHash, 8, sizeOf[reader](), roomWaiting)
-}
-
-func (s *maps) forSyscalls() {
-	s.calls = s.make("calls", ebpf.Hash, sizeOf[callKey](), sizeOf[callCounts](), roomCalls)
-	s.inflight = s.make("inflight", ebpf.LRUHash, 8, sizeOf[inflight](), roomWaiting)
-}
-
-func (s *maps) forEveryCQE() {
-	s.posts = s.make("posts", ebpf.Hash, sizeOf[CQID](), sizeOf[postCounts](), roomCounters)
-}
-
-func (s *maps) close() error {
+func (s maps) close() error {
 	var errs []error
-	for _, m := range s.all {
+	for name, m := range s {
 		errs = append(errs, m.Close())
+		delete(s, name)
 	}
-	s.all = nil
 	return errors.Join(errs...)
 }
 
 // number reads one of the tool's own numbers.
-func (s *maps) number(i uint32) (uint64, error) {
+func (s maps) number(i uint32) (uint64, error) {
 	var n uint64
-	err := s.state.Lookup(i, &n)
+	err := s[state].Lookup(i, &n)
 	return n, err
 }
 

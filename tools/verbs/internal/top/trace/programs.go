@@ -18,17 +18,17 @@ func (e *emitter) cqid(key int16, cq asm.Register, o *cqOffsets) {
 // pull is the program at fill_res_cq_entry(msg, has_cap_net_admin, res, port).
 // It heeds the dumps of one process and stores what it sees of each CQ. Without
 // offsets for rings there is nothing about them.
-func pull(e *emitter, s *maps, process uint32, o *cqOffsets, ring *ringOffsets) asm.Instructions {
+func pull(e *emitter, process uint32, o *cqOffsets, ring *ringOffsets) asm.Instructions {
 	const key = -8 // and -16 is for cqid
 	size := int16(sizeOf[snapshot]())
 	value := -16 - size
 	field := func(name string) int16 { return value + at[snapshot](name) }
 
 	e.add(asm.FnGetCurrentPidTgid.Call(), asm.RSh.Imm(asm.R0, 32), asm.JNE.Imm(asm.R0, int32(process), end))
-	e.count(s, key-8, statePulls)
+	e.count(key-8, statePulls)
 	e.zero(value, value+size)
 	e.constant(key-8, stateRound)
-	e.lookup(s.state, key-8)
+	e.lookup(state, key-8)
 	e.add(asm.JEq.Imm(asm.R0, 0, end), asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord), asm.StoreMem(asm.RFP, field("Round"), asm.R0, asm.DWord))
 
 	e.arg(asm.R7, 2)
@@ -69,19 +69,19 @@ func pull(e *emitter, s *maps, process uint32, o *cqOffsets, ring *ringOffsets) 
 		e.constant(field("Ring"), 1)
 	}
 	e.label(put)
-	e.store(s.snapshots, key, value, anyway)
+	e.store(snapshots, key, value, anyway)
 	e.add(asm.JEq.Imm(asm.R0, 0, end))
-	e.count(s, key-8, lostPulls)
+	e.count(key-8, lostPulls)
 	return e.finish()
 }
 
 // cqError is the program at ib_uverbs_cq_event_handler(event, context).
-func cqError(e *emitter, s *maps, o *cqOffsets) asm.Instructions {
+func cqError(e *emitter, o *cqOffsets) asm.Instructions {
 	const key = -8
 	e.arg(asm.R7, 0)
 	e.follow(asm.R7, asm.R7, o.errorOf, key-8)
 	e.cqid(key, asm.R7, o)
-	e.entry(s, s.errors, key, lostCounters)
+	e.entry(failures, key, lostCounters)
 	e.increment(asm.R0, 0)
 	return e.finish()
 }
@@ -94,13 +94,13 @@ const (
 
 // eventMade is the program at ib_uverbs_comp_handler(cq, queue). What reads the
 // event knows the queue and the user handle, so they are the key of the stamp.
-func eventMade(e *emitter, s *maps, o *cqOffsets) asm.Instructions {
+func eventMade(e *emitter, o *cqOffsets) asm.Instructions {
 	const key = -8
 	e.arg(asm.R7, 0)
 	e.arg(asm.R9, 1)
 	e.add(asm.JEq.Imm(asm.R9, 0, end)) // a CQ without a channel makes no events
 	e.cqid(key, asm.R7, o)
-	e.entry(s, s.events, key, lostCounters)
+	e.entry(events, key, lostCounters)
 	e.increment(asm.R0, at[eventCounts]("Count"))
 
 	e.add(asm.StoreMem(asm.RFP, eventKey+at[stampKey]("Queue"), asm.R9, asm.DWord))
@@ -111,24 +111,24 @@ func eventMade(e *emitter, s *maps, o *cqOffsets) asm.Instructions {
 	e.time(eventStamp + at[stamp]("Time"))
 	// A second event of the same CQ takes the place of the first: the reader
 	// that comes next reads one and wakes for both.
-	e.store(s.stamps, eventKey, eventStamp, anyway)
+	e.store(stamps, eventKey, eventStamp, anyway)
 	return e.finish()
 }
 
 // readEnters is the program at the entry of ib_uverbs_comp_event_read(file,
 // buffer, count, position), where its end does not know the arguments.
-func readEnters(e *emitter, s *maps) asm.Instructions {
+func readEnters(e *emitter) asm.Instructions {
 	const key, value = -8, -24
 	e.arg(asm.R7, 0)
 	e.arg(asm.R8, 1)
 	e.add(asm.StoreMem(asm.RFP, value+at[reader]("File"), asm.R7, asm.DWord), asm.StoreMem(asm.RFP, value+at[reader]("Buffer"), asm.R8, asm.DWord))
 	e.thread(key)
-	e.store(s.readers, key, value, anyway)
+	e.store(readers, key, value, anyway)
 	return e.finish()
 }
 
 // readReturns is the program at its end.
-func readReturns(e *emitter, s *maps, o *cqOffsets) asm.Instructions {
+func readReturns(e *emitter, o *cqOffsets) asm.Instructions {
 	const key = -8
 	e.result(asm.R9, 4)
 	if e.hook == fentry {
@@ -136,23 +136,23 @@ func readReturns(e *emitter, s *maps, o *cqOffsets) asm.Instructions {
 		e.arg(asm.R8, 1)
 	} else {
 		e.thread(key)
-		e.lookup(s.readers, key)
+		e.lookup(readers, key)
 		e.add(asm.JEq.Imm(asm.R0, 0, end),
 			asm.LoadMem(asm.R7, asm.R0, at[reader]("File"), asm.DWord), asm.LoadMem(asm.R8, asm.R0, at[reader]("Buffer"), asm.DWord))
-		e.remove(s.readers, key)
+		e.remove(readers, key)
 	}
 	e.add(asm.JSLT.Imm(asm.R9, 8, end)) // an error, or less than the handle
 	e.follow(asm.R7, asm.R7, o.fileData, key-8)
 	e.add(asm.Add.Imm(asm.R7, o.evQueue), asm.StoreMem(asm.RFP, eventKey+at[stampKey]("Queue"), asm.R7, asm.DWord))
 	e.readUser(eventKey+at[stampKey]("Handle"), 8, asm.R8, 0)
 	e.add(asm.JNE.Imm(asm.R0, 0, end))
-	e.lookup(s.stamps, eventKey)
+	e.lookup(stamps, eventKey)
 	e.add(asm.JEq.Imm(asm.R0, 0, end),
 		asm.LoadMem(asm.R7, asm.R0, at[stamp]("Time"), asm.DWord),
 		asm.LoadMem(asm.R1, asm.R0, at[stamp]("CQ"), asm.DWord), asm.StoreMem(asm.RFP, key, asm.R1, asm.DWord))
 	e.since(asm.R7)
-	e.remove(s.stamps, eventKey)
-	e.lookup(s.events, key)
+	e.remove(stamps, eventKey)
+	e.lookup(events, key)
 	e.add(asm.JEq.Imm(asm.R0, 0, end), asm.Mov.Reg(asm.R8, asm.R0))
 	e.increment(asm.R8, at[eventCounts]("N"))
 	e.add(asm.AddAtomic.Mem(asm.R8, asm.R7, asm.DWord, at[eventCounts]("Total")))
@@ -194,12 +194,12 @@ func (e *emitter) magnitude(dst, v asm.Register) {
 // rxePost is the program at rxe_cq_post(cq, cqe, solicited). It runs before the
 // ring's lock is taken, so beside another completion of the same CQ the
 // high-water mark may be one too low.
-func rxePost(e *emitter, s *maps, o *cqOffsets, ring *ringOffsets) asm.Instructions {
+func rxePost(e *emitter, o *cqOffsets, ring *ringOffsets) asm.Instructions {
 	const key, status, mask, producer, consumer, bufferMask = -8, -24, -32, -40, -48, -56
 	e.arg(asm.R7, 0)
 	e.arg(asm.R9, 1)
 	e.cqid(key, asm.R7, o)
-	e.entry(s, s.posts, key, lostCounters)
+	e.entry(posts, key, lostCounters)
 	e.add(asm.Mov.Reg(asm.R8, asm.R0))
 	e.increment(asm.R8, at[postCounts]("CQEs"))
 

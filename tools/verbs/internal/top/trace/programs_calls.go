@@ -21,7 +21,7 @@ const (
 
 // ioctlEnters is the program at the entry of ib_uverbs_ioctl(file, cmd, arg). A
 // request is struct ib_uverbs_ioctl_hdr of rdma/rdma_user_ioctl_cmds.h.
-func ioctlEnters(e *emitter, s *maps) asm.Instructions {
+func ioctlEnters(e *emitter) asm.Instructions {
 	e.zero(callValue, callThread)
 	e.arg(asm.R7, 2)
 	e.readUser(callHeader, headerBytes, asm.R7, 0)
@@ -49,12 +49,12 @@ func ioctlEnters(e *emitter, s *maps) asm.Instructions {
 	e.label(found)
 	e.constant(callValue+at[inflight]("Via"), uint32(InvokeWrite))
 	e.label(known)
-	return e.enters(s)
+	return e.enters()
 }
 
 // writeEnters is the program at the entry of ib_uverbs_write(file, buffer,
 // count, position). A request begins with the command.
-func writeEnters(e *emitter, s *maps) asm.Instructions {
+func writeEnters(e *emitter) asm.Instructions {
 	e.zero(callValue, callThread)
 	e.constant(callValue+at[inflight]("Via"), uint32(Write))
 	e.arg(asm.R7, 1)
@@ -64,33 +64,33 @@ func writeEnters(e *emitter, s *maps) asm.Instructions {
 	known := e.fresh()
 	e.add(asm.JEq.Imm(asm.R0, 0, known), asm.Mov.Imm32(asm.R8, -1))
 	e.label(known)
-	return e.enters(s)
+	return e.enters()
 }
 
 // enters remembers a call until it returns; r8 is its code.
-func (e *emitter) enters(s *maps) asm.Instructions {
+func (e *emitter) enters() asm.Instructions {
 	e.add(asm.StoreMem(asm.RFP, callValue+at[inflight]("Code"), asm.R8, asm.Word))
 	e.thread(callThread)
 	e.time(callValue + at[inflight]("Time"))
-	e.store(s.inflight, callThread, callValue, anyway)
+	e.store(running, callThread, callValue, anyway)
 	return e.finish()
 }
 
 // callReturns is the program at the end of either, which has so many arguments.
-func callReturns(e *emitter, s *maps, args int) asm.Instructions {
+func callReturns(e *emitter, args int) asm.Instructions {
 	const key = -32
 	field := func(name string) int16 { return key + at[callKey](name) }
 	e.result(asm.R9, args)
 	e.thread(callThread)
 	e.add(asm.RSh.Imm(asm.R0, 32), asm.StoreMem(asm.RFP, field("Process"), asm.R0, asm.Word))
-	e.lookup(s.inflight, callThread)
+	e.lookup(running, callThread)
 	e.add(asm.JEq.Imm(asm.R0, 0, end), asm.LoadMem(asm.R7, asm.R0, at[inflight]("Time"), asm.DWord))
 	for _, name := range []string{"Via", "Code", "Driver"} {
 		e.add(asm.LoadMem(asm.R1, asm.R0, at[inflight](name), asm.Word), asm.StoreMem(asm.RFP, field(name), asm.R1, asm.Word))
 	}
 	e.since(asm.R7)
-	e.remove(s.inflight, callThread)
-	e.entry(s, s.calls, key, lostCalls)
+	e.remove(running, callThread)
+	e.entry(calls, key, lostCalls)
 	e.add(asm.Mov.Reg(asm.R8, asm.R0))
 	e.increment(asm.R8, at[callCounts]("Count"))
 	e.add(asm.AddAtomic.Mem(asm.R8, asm.R7, asm.DWord, at[callCounts]("Total")))

@@ -17,7 +17,7 @@ func (t *Tracer) Snapshot(dump func() error) (map[CQID]CQ, error) {
 	}
 	defer t.mu.Unlock()
 	t.round++
-	if err := t.maps.state.Put(stateRound, t.round); err != nil {
+	if err := t.maps[state].Put(stateRound, t.round); err != nil {
 		return nil, fmt.Errorf("number the round: %w", err)
 	}
 	before, err := t.maps.number(statePulls)
@@ -44,7 +44,7 @@ func (t *Tracer) Snapshot(dump func() error) (map[CQID]CQ, error) {
 // pulled takes what the dump of this round left in the map, and throws away
 // what older ones left there.
 func (t *Tracer) pulled() (map[CQID]CQ, error) {
-	stored, err := read[CQID, snapshot](t.maps.snapshots)
+	stored, err := read[CQID, snapshot](t.maps[snapshots])
 	if err != nil {
 		return nil, fmt.Errorf("read what the dump showed: %w", err)
 	}
@@ -52,7 +52,7 @@ func (t *Tracer) pulled() (map[CQID]CQ, error) {
 	for id, s := range stored {
 		if s.Round == t.round {
 			all[id] = s.cq(t.offsets.pending)
-		} else if err := forget(t.maps.snapshots, id); err != nil {
+		} else if err := forget(t.maps[snapshots], id); err != nil {
 			return nil, err
 		}
 	}
@@ -62,23 +62,23 @@ func (t *Tracer) pulled() (map[CQID]CQ, error) {
 // addCounters adds what programs counted since Open. Counters of a CQ that two
 // dumps in a row did not show go: it is destroyed.
 func (t *Tracer) addCounters(all map[CQID]CQ) error {
-	failures, err1 := read[CQID, uint64](t.maps.errors)
-	events, err2 := read[CQID, eventCounts](t.maps.events)
-	posts, err3 := read[CQID, postCounts](t.maps.posts)
+	broken, err1 := read[CQID, uint64](t.maps[failures])
+	woken, err2 := read[CQID, eventCounts](t.maps[events])
+	posted, err3 := read[CQID, postCounts](t.maps[posts])
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return fmt.Errorf("read the counters: %w", err)
 	}
 	for id, q := range all {
 		if t.live(LevelErrors) {
-			n := failures[id]
+			n := broken[id]
 			q.Errors = &n
 		}
 		if t.live(LevelEvents) {
-			c := events[id]
+			c := woken[id]
 			q.Events = c.events()
 		}
 		if t.live(LevelEveryCQE) && q.Driver == driverRXE {
-			c := posts[id]
+			c := posted[id]
 			q.Posts = c.posts()
 		}
 		all[id] = q
@@ -88,19 +88,19 @@ func (t *Tracer) addCounters(all map[CQID]CQ) error {
 		_, then := t.previous[id]
 		return !now && !then && t.round > 1
 	}
-	for id := range failures {
+	for id := range broken {
 		if gone(id) {
-			err1 = errors.Join(err1, forget(t.maps.errors, id))
+			err1 = errors.Join(err1, forget(t.maps[failures], id))
 		}
 	}
-	for id := range events {
+	for id := range woken {
 		if gone(id) {
-			err2 = errors.Join(err2, forget(t.maps.events, id))
+			err2 = errors.Join(err2, forget(t.maps[events], id))
 		}
 	}
-	for id := range posts {
+	for id := range posted {
 		if gone(id) {
-			err3 = errors.Join(err3, forget(t.maps.posts, id))
+			err3 = errors.Join(err3, forget(t.maps[posts], id))
 		}
 	}
 	return errors.Join(err1, err2, err3)
@@ -114,21 +114,21 @@ func (t *Tracer) Syscalls() ([]Syscall, error) {
 		return nil, err
 	}
 	defer t.mu.Unlock()
-	calls, err := read[callKey, callCounts](t.maps.calls)
+	made, err := read[callKey, callCounts](t.maps[calls])
 	if err != nil {
 		return nil, fmt.Errorf("read the calls: %w", err)
 	}
-	all := make([]Syscall, 0, len(calls))
-	for k, c := range calls {
+	all := make([]Syscall, 0, len(made))
+	for k, c := range made {
 		all = append(all, k.syscall(&c))
 		// Numbers of another pid namespace cannot be looked up here.
 		if t.idle[k] == c && t.process == uint32(os.Getpid()) && !runs(k.Process) {
-			if err := forget(t.maps.calls, k); err != nil {
+			if err := forget(t.maps[calls], k); err != nil {
 				return nil, err
 			}
 		}
 	}
-	t.idle = calls
+	t.idle = made
 	return all, nil
 }
 

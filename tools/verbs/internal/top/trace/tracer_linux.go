@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +19,7 @@ import (
 type Tracer struct {
 	mu       sync.Mutex
 	closed   bool
-	maps     *maps
+	maps     maps
 	programs []*ebpf.Program
 	links    []link.Link
 	levels   [len(levelNames)]Level
@@ -44,25 +45,30 @@ func Open(o Options) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openWith(o, p, btf.NewCache())
+}
+
+// openWith opens with no more than some privileges, and with type information
+// that may be parsed already.
+func openWith(o Options, p privileges, cache *btf.Cache) (*Tracer, error) {
 	if err := p.lacking(); err != nil {
 		return nil, err
 	}
-	t := &Tracer{maps: newMaps()}
+	t := &Tracer{maps: maps{}}
 	for i, name := range levelNames {
 		t.levels[i] = Level{name, false, "not asked for"}
 	}
-	if err := t.open(o, p); err != nil {
+	if err := t.open(o, p, cache); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-func (t *Tracer) open(o Options, p privileges) error {
-	if err := t.maps.failed; err != nil {
-		return p.explain(err)
+func (t *Tracer) open(o Options, p privileges, cache *btf.Cache) error {
+	if err := t.maps.make(common...); err != nil {
+		return p.explain(plain(err))
 	}
 	t.process = ownProcess()
-	cache := btf.NewCache()
 	a := attacher{t: t, cache: cache, resolver: liveResolver(cache), privileges: p}
 	var ring *ringOffsets
 	var cqErr error
@@ -80,6 +86,7 @@ func (t *Tracer) open(o Options, p privileges) error {
 		{syscallsGroup(), o.Syscalls, nil},
 		{everyCQEGroup(&t.offsets, ring), o.EveryCQE, cqErr},
 	}
+	var first error
 	for _, g := range groups {
 		if !g.wanted {
 			continue
@@ -91,6 +98,7 @@ func (t *Tracer) open(o Options, p privileges) error {
 		}
 		if err != nil {
 			how = err.Error()
+			first = cmp.Or(first, err)
 		}
 		t.say(g.level, err == nil, how)
 	}
@@ -102,7 +110,7 @@ func (t *Tracer) open(o Options, p privileges) error {
 		calls.Why += "; process numbers are those of the first pid namespace"
 	}
 	if !slices.ContainsFunc(t.levels[:], func(l Level) bool { return l.Live }) {
-		return errors.New(pull.Why)
+		return first
 	}
 	return nil
 }
