@@ -66,7 +66,7 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	if err := g.check(); err != nil {
 		return 0, err
 	}
-	g.verbs = true
+	g.verbs, g.vdsoClock = true, true
 	given := false
 	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "timeout" })
 	if !given {

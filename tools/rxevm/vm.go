@@ -28,6 +28,8 @@ type guestConfig struct {
 	modules   []string // kernel modules to load besides soft-RoCE's
 	files     []fileArg
 	console   bool // show the kernel's console
+	// vdsoClock is machine.vdsoClock: for measurements.
+	vdsoClock bool
 }
 
 // A fileArg is a host file or folder for the guest.
