@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/compilec"
 )
 
 // coreVar names a folder with rdma-core's Debian packages unpacked into it: usr/bin, usr/lib and
@@ -47,7 +49,7 @@ func findTool(name string) ([]string, error) {
 func coreLoader(root string) []string {
 	for _, pattern := range []string{"usr/lib/*-linux-gnu*/ld-linux-*.so.*", "lib/*-linux-gnu*/ld-linux-*.so.*"} {
 		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) > 0 { // the pattern is right
-			return []string{found[0], "--library-path", strings.Join(coreLibraries(root), ":")}
+			return []string{found[0], "--library-path", strings.Join(compilec.Libraries(root), ":")}
 		}
 	}
 	return nil
@@ -60,7 +62,7 @@ func coreEnvironment() []string {
 	if root == "" {
 		return os.Environ()
 	}
-	return append(folderEnvironment(root), "LD_LIBRARY_PATH="+strings.Join(coreLibraries(root), ":"))
+	return append(folderEnvironment(root), "LD_LIBRARY_PATH="+strings.Join(compilec.Libraries(root), ":"))
 }
 
 // folderEnvironment has who was given the libraries of an unpacked folder find the driver and
