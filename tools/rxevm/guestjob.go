@@ -182,11 +182,12 @@ func (s *jobServer) run(id uint32, j job, g *guestJob) exitReport {
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
 		return exitReport{Code: 127, Err: err.Error()}
 	}
+	rep := exitReport{CPU: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	ws := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if ws.Signaled() {
-		return exitReport{Code: 128 + int(ws.Signal())}
+	if rep.Code = ws.ExitStatus(); ws.Signaled() {
+		rep.Code = 128 + int(ws.Signal())
 	}
-	return exitReport{Code: ws.ExitStatus()}
+	return rep
 }
 
 // lookGuest finds a program: by path, relative to dir, or on guestPath.

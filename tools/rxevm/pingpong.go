@@ -3,9 +3,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -63,8 +61,6 @@ var usecLine = regexp.MustCompile(`iters in .* = ([0-9.]+) usec/iter`)
 
 // play plays one game. An error says which side failed and carries the output of both.
 func (v *vm) play(ctx context.Context, g game, port uint16) (score, error) {
-	limit, cancel := withDeadline(ctx, g.timeout)
-	defer cancel()
 	before, err := v.packetCounters(ctx)
 	if err != nil {
 		return score{}, err
@@ -76,45 +72,11 @@ func (v *vm) play(ctx context.Context, g game, port uint16) (score, error) {
 	if g.check {
 		args = append(args, "-c")
 	}
-	var serverOut, clientOut bytes.Buffer
-	server, err := v.start(job{Args: append(g.server[:len(g.server):len(g.server)], args...), Env: v.environ()}, jobIO{stdout: &serverOut, stderr: &serverOut})
+	server := job{Args: append(g.server[:len(g.server):len(g.server)], args...), Env: v.environ()}
+	client := job{Args: append(append(g.client[:len(g.client):len(g.client)], args...), guestAddr), Env: v.environ(), Listen: port}
+	d, err := v.duet(ctx, server, client, g.timeout)
+	s := score{output: fmt.Sprintf("server (%v):\n%s%sclient (%v):\n%s%s", g.server, d[0].stdout.String(), d[0].stderr.String(), g.client, d[1].stdout.String(), d[1].stderr.String())}
 	if err != nil {
-		return score{}, err
-	}
-	client, err := v.start(job{Args: append(append(g.client[:len(g.client):len(g.client)], args...), guestAddr), Env: v.environ(), Listen: port}, jobIO{stdout: &clientOut, stderr: &clientOut})
-	if err != nil {
-		return score{}, err
-	}
-	clientCode, clientErr := client.wait(limit)
-	if clientErr != nil || clientCode != 0 {
-		server.kill() // It would wait for ever.
-	}
-	serverCode, serverErr := server.wait(limit)
-	if limit.Err() != nil && ctx.Err() == nil {
-		// Only the game's own time is over: end its players, so that the guest can go on with the
-		// next.
-		client.kill()
-		server.kill()
-		if _, err := client.wait(ctx); err != nil && ctx.Err() != nil {
-			return score{}, err
-		}
-		if _, err := server.wait(ctx); err != nil && ctx.Err() != nil {
-			return score{}, err
-		}
-		clientErr = fmt.Errorf("did not end within %v", g.timeout)
-		serverErr = nil
-	}
-	s := score{output: fmt.Sprintf("server (%v):\n%sclient (%v):\n%s", g.server, serverOut.String(), g.client, clientOut.String())}
-	describe := func(who string, code int, err error) error {
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: %w", who, err)
-		case code != 0:
-			return fmt.Errorf("%s ended with status %d", who, code)
-		}
-		return nil
-	}
-	if err := errors.Join(describe("client", clientCode, clientErr), describe("server", serverCode, serverErr)); err != nil {
 		return s, fmt.Errorf("%v: %w%s", g, err, indented(s.output))
 	}
 	after, err := v.packetCounters(ctx)
@@ -125,7 +87,7 @@ func (v *vm) play(ctx context.Context, g game, port uint16) (score, error) {
 	if want := g.packets(); s.sent < want || s.recvd < want {
 		return s, fmt.Errorf("%v: soft-RoCE counted %d packets sent and %d received, the sizes ask for at least %d", g, s.sent, s.recvd, want)
 	}
-	m := usecLine.FindStringSubmatch(clientOut.String())
+	m := usecLine.FindStringSubmatch(d[1].stdout.String())
 	if m == nil {
 		return s, fmt.Errorf("%v: the client printed no time per iteration%s", g, indented(s.output))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 // The guest and the host talk over one virtio serial port in frames: a type byte, a job number, a
@@ -90,6 +91,8 @@ type exitReport struct {
 	Code int `json:"code"`
 	// Err is set when the program could not be started at all.
 	Err string `json:"err,omitempty"`
+	// CPU is the processor time of the program, user and system, by wait4.
+	CPU time.Duration `json:"cpu_ns,omitempty"`
 }
 
 // A fileHeader announces a file that comes back.

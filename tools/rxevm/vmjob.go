@@ -170,29 +170,35 @@ func (v *vm) start(j job, x jobIO) (started, error) {
 
 // wait waits for the job's end. The error is about the machinery; what the program did is the code.
 func (s started) wait(ctx context.Context) (int, error) {
+	rep, err := s.waitReport(ctx)
+	return rep.Code, err
+}
+
+// waitReport is wait, and tells what the job cost, too.
+func (s started) waitReport(ctx context.Context) (rep exitReport, err error) {
 	select {
 	case rep := <-s.j.exit:
 		if rep.Err != "" {
-			return rep.Code, errors.New(rep.Err)
+			return rep, errors.New(rep.Err)
 		}
-		return rep.Code, s.j.err
+		return rep, s.j.err
 	case <-s.v.lost:
 		select { // The last frames may have brought both.
 		case rep := <-s.j.exit:
-			return rep.Code, s.j.err
+			return rep, s.j.err
 		default:
 		}
 		select {
 		case <-s.v.emu.done:
 		case <-time.After(killPatience): // The port is lost and the guest is not.
-			return 0, exitError{exitBroken, fmt.Errorf("the guest can be talked to no more: %w\nconsole:\n%s", s.v.lostErr, s.v.console.last())}
+			return rep, exitError{exitBroken, fmt.Errorf("the guest can be talked to no more: %w\nconsole:\n%s", s.v.lostErr, s.v.console.last())}
 		}
 		if err := s.v.console.err(); err != nil {
-			return 0, exitError{exitKernel, fmt.Errorf("%w\nconsole:\n%s", err, s.v.console.last())}
+			return rep, exitError{exitKernel, fmt.Errorf("%w\nconsole:\n%s", err, s.v.console.last())}
 		}
-		return 0, exitError{exitBroken, fmt.Errorf("the guest went away in the middle of a job (QEMU: %v)\nconsole:\n%s", s.v.emu.err, s.v.console.last())}
+		return rep, exitError{exitBroken, fmt.Errorf("the guest went away in the middle of a job (QEMU: %v)\nconsole:\n%s", s.v.emu.err, s.v.console.last())}
 	case <-ctx.Done():
-		return 0, s.v.ended(ctx)
+		return rep, s.v.ended(ctx)
 	}
 }
 

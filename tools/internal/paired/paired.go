@@ -20,6 +20,8 @@ type Ratio struct {
 	Min    float64 `json:"min"` // spread of single pairs
 	Max    float64 `json:"max"`
 	Target float64 `json:"target"`
+	// AtLeast is that the ratio shall not be less than the target, instead of not more.
+	AtLeast bool `json:"at_least,omitempty"`
 }
 
 // t90 is the two-sided 90% quantile of Student's distribution by degrees of freedom, from 1; beyond
@@ -54,12 +56,26 @@ func New(measured, reference []float64, target float64) (Ratio, error) {
 		Min: math.Exp(logs[0]), Max: math.Exp(logs[n-1]), Target: target}, nil
 }
 
-// Verdict is "met", "missed", or "undecided" when the interval straddles the target.
+// NewAtLeast is New for what shall be much, such as messages a second.
+func NewAtLeast(measured, reference []float64, target float64) (Ratio, error) {
+	r, err := New(measured, reference, target)
+	r.AtLeast = err == nil
+	return r, err
+}
+
+// Verdict is "met", "missed", or "undecided" when the interval straddles the target; "" where the
+// target is 0, which stands for none.
 func (r Ratio) Verdict() string {
+	low, high, target := r.Low, r.High, r.Target
+	if r.AtLeast {
+		low, high, target = -high, -low, -target
+	}
 	switch {
-	case r.High <= r.Target:
+	case r.Target == 0:
+		return ""
+	case high <= target:
 		return "met"
-	case r.Low > r.Target:
+	case low > target:
 		return "missed"
 	}
 	return "undecided"
@@ -67,7 +83,14 @@ func (r Ratio) Verdict() string {
 
 // String prints everything needed to judge the figure.
 func (r Ratio) String() string {
-	return fmt.Sprintf("%.3f (90%% interval %.3f to %.3f, pairs %.3f to %.3f, n %d), target <= %.2f: %s", r.Mean, r.Low, r.High, r.Min, r.Max, r.N, r.Target, r.Verdict())
+	text := fmt.Sprintf("%.3f (90%% interval %.3f to %.3f, pairs %.3f to %.3f, n %d)", r.Mean, r.Low, r.High, r.Min, r.Max, r.N)
+	switch {
+	case r.Target == 0:
+		return text
+	case r.AtLeast:
+		return fmt.Sprintf("%s, target >= %.2f: %s", text, r.Target, r.Verdict())
+	}
+	return fmt.Sprintf("%s, target <= %.2f: %s", text, r.Target, r.Verdict())
 }
 
 // Median is the middle of some numbers, or the mean of the two in the middle.

@@ -54,3 +54,27 @@ func TestMedian(t *testing.T) {
 		t.Error("the median of nothing is a number")
 	}
 }
+
+// What shall be much is judged the other way round, and without a target there is no verdict.
+func TestAtLeast(t *testing.T) {
+	r, err := NewAtLeast([]float64{11, 24, 10, 22}, []float64{10, 20, 10, 20}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[float64]string{1.0: "met", 1.1: "undecided", 1.2: "missed", 0: ""} {
+		if r.Target = target; r.Verdict() != want {
+			t.Errorf("at least %g: %q, want %q", target, r.Verdict(), want)
+		}
+	}
+	r.Target = 1
+	if got, want := r.String(), "1.098 (90% interval 1.006 to 1.198, pairs 1.000 to 1.200, n 4), target >= 1.00: met"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	r.Target = 0
+	if got, want := r.String(), "1.098 (90% interval 1.006 to 1.198, pairs 1.000 to 1.200, n 4)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if r, err := NewAtLeast(nil, nil, 1); err == nil || r.AtLeast {
+		t.Errorf("of nothing: %v, %v", r, err)
+	}
+}
