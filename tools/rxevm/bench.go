@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/paired"
@@ -34,6 +35,9 @@ const (
 	targetEvent = 1.10
 )
 
+// benchTimeout is how long measuring may take unless the flags say otherwise.
+const benchTimeout = 2 * time.Hour
+
 // cmdBench is rxevm bench. A missed target is a result, not a failure of the command.
 func cmdBench(ctx context.Context, args []string) (int, error) {
 	if len(args) > 0 && args[0] == "starts" {
@@ -46,8 +50,11 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	waiting := fs.Bool("waiting", false, "measure ways to wait instead, with verbs waiting: here on the model, and in the guest")
 	rounds := fs.Int("n", 12, "with -waiting: measure so many `rounds`")
 	svg := fs.String("svg", "", "with -waiting: draw the result into `FILE`, too")
-	pairs := fs.Int("pairs", 12, "`number` of alternating pairs per comparison")
-	iters := fs.Int("iters", 1000, "`number` of iterations per game")
+	pairs := fs.Int("pairs", 12, "`number` of alternating pairs per comparison; with -quick 3 unless given")
+	iters := fs.Int("iters", 1000, "`number` of iterations per game, or of round trips of a latency")
+	perf := fs.Bool("perf", false, "let verbs perf and perftest alternate, and programs in Go and C that begin")
+	quick := fs.Bool("quick", false, "with -perf: less of everything, about three minutes under emulation")
+	only := fs.String("run", "", "with -perf: only the rows whose name matches this `regexp`, such as 'send_bw 64' or starts")
 	if err := parseFlags(fs, args); err != nil {
 		return 0, err
 	}
@@ -60,6 +67,16 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	if *waiting && *rounds < 1 {
 		return 0, exitError{exitUsage, fmt.Errorf("-n %d: at least 1 round", *rounds)}
 	}
+	if *perf && *waiting {
+		return 0, exitError{exitUsage, errors.New("-perf and -waiting: choose one")}
+	}
+	if !*perf && (*quick || *only != "") {
+		return 0, exitError{exitUsage, errors.New("-quick and -run: only -perf has these")}
+	}
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		return 0, exitError{exitUsage, fmt.Errorf("-run: %w", err)}
+	}
 	if !*waiting && *svg != "" {
 		return 0, exitError{exitUsage, errors.New("-svg: only -waiting draws")}
 	}
@@ -70,10 +87,13 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	g.verbs, g.vdsoClock = true, true
-	given := false
-	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "timeout" })
-	if !given {
-		g.timeout = time.Hour
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if !given["timeout"] {
+		g.timeout = benchTimeout
+	}
+	if *quick && !given["pairs"] {
+		*pairs = 3
 	}
 	h, err := newHost(g.install)
 	if err != nil {
@@ -81,6 +101,10 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	}
 	ctx, cancel := withDeadline(ctx, g.timeout)
 	defer cancel()
+	if *perf {
+		b := perfBench{host: h, guest: g.guestConfig, out: os.Stdout, json: *asJSON, quick: *quick, pairs: *pairs, iters: *iters, only: match}
+		return 0, b.run(ctx)
+	}
 	if *waiting {
 		b := waitingBench{host: h, guest: g.guestConfig, rounds: *rounds, json: *asJSON, svg: *svg}
 		return 0, b.run(ctx)

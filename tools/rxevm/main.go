@@ -8,6 +8,7 @@
 //	rxevm demo                               play ping-pong with rdma-core
 //	rxevm test                               run everything that the project can prove
 //	rxevm bench [-json]                      compare with rdma-core
+//	rxevm bench -perf [-quick] [-json]       compare verbs perf with perftest, and how programs begin
 //	rxevm bench -waiting [-svg FILE]         measure ways to wait for completions
 //	rxevm fetch [flags]                      fetch the newest kernels and programs now
 //
@@ -86,7 +87,7 @@ const usage = `usage: rxevm COMMAND [flags] ...
   exec [flags] BINARY ARGS...        run a test binary there: go test -exec 'rxevm exec'
   demo                               ping-pong between verbs and rdma-core
   test                               run everything that the project can prove
-  bench                              compare verbs with rdma-core, or ways to wait
+  bench                              compare verbs with rdma-core and perftest, or ways to wait
   fetch                              fetch the newest kernels and programs now
 rxevm COMMAND -h lists a command's flags.
 `

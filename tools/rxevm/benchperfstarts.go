@@ -1,0 +1,165 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/goverbs/goverbs/tools/internal/compilec"
+)
+
+// startsName is the name of these rows for -run.
+const startsName = "starts"
+
+// rtsSource is the program in C; internal/rts is its twin in Go.
+//
+//go:embed testdata/rts.c
+var rtsSource []byte
+
+// Where the programs are in the guest.
+const (
+	rtsGoInGuest = "/bin/rts-go"
+	rtsCInGuest  = "/bin/rts-c"
+	initInGuest  = "/init" // which is rxevm itself
+)
+
+// startsBench is how long programs in Go and in C take to have a queue pair in RTS.
+type startsBench struct {
+	turns   int
+	dir     string // to be removed, or ""
+	missing string // why there is no program in C, or ""
+}
+
+// starts is how many starts there are of each program.
+func (b *perfBench) starts() int {
+	if b.quick {
+		return 30
+	}
+	return 60
+}
+
+// build builds both programs and adds them to a guest. That there is nothing to build C with is no error.
+func (s *startsBench) build(ctx context.Context, h *host, g *guestConfig) error {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return err
+	}
+	if s.dir, err = h.scratch(); err != nil {
+		return err
+	}
+	program, err := h.goBuild(ctx, root, "./tools/rxevm/internal/rts", g.arch)
+	if err != nil {
+		return err
+	}
+	ours, theirs := filepath.Join(s.dir, "rts-go"), filepath.Join(s.dir, "rts-c")
+	if err := os.WriteFile(ours, program, 0o755); err != nil {
+		return err
+	}
+	err = s.buildC(ctx, h, g.arch, theirs)
+	if missing := (*compilec.MissingError)(nil); errors.As(err, &missing) {
+		s.missing = "needs gcc and libibverbs-dev: " + missing.Sentence
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	g.files = append(g.files, fileArg{ours, rtsGoInGuest}, fileArg{theirs, rtsCInGuest})
+	return nil
+}
+
+// buildC builds the program in C against the rdma-core that the guest has: this machine's headers,
+// or those of its release.
+func (s *startsBench) buildC(ctx context.Context, h *host, arch, out string) error {
+	if arch != runtime.GOARCH {
+		return &compilec.MissingError{Name: "gcc", Sentence: "there is no compiler of C for guests of " + arch}
+	}
+	source := filepath.Join(s.dir, "rts.c")
+	if err := os.WriteFile(source, rtsSource, 0o644); err != nil {
+		return err
+	}
+	core, err := h.refereeTree(ctx, userlandSuite(arch))
+	if err != nil {
+		return err
+	}
+	return compilec.Program{
+		Sources: []string{source}, Flags: []string{"-O2"}, Root: core,
+		Headers: []compilec.Header{{Name: "infiniband/verbs.h", Package: "libibverbs-dev"}}, Libraries: []string{"libibverbs.so.1"},
+	}.Build(ctx, out)
+}
+
+func (s *startsBench) remove() {
+	if s.dir != "" {
+		os.RemoveAll(s.dir)
+	}
+}
+
+// measureStarts measures, and prints two lines.
+func (b *perfBench) measureStarts(ctx context.Context, v *vm, s *startsBench) error {
+	var times [2][]start
+	if s.missing == "" {
+		var out, errs bytes.Buffer
+		args := []string{initInGuest, "bench", "starts", fmt.Sprint(s.turns), "rxe0", rtsGoInGuest, rtsCInGuest}
+		code, err := v.run(ctx, job{Args: args, Env: v.environ()}, jobIO{stdout: &out, stderr: &errs})
+		if err == nil && code != 0 {
+			err = fmt.Errorf("%q ended with status %d%s", args, code, indented(errs.String()))
+		}
+		if err == nil {
+			times, err = readStarts(&out)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, l := range startLines(times) {
+		l.Kernel, l.Emulated = v.release, !v.machine.kvm
+		if s.missing != "" {
+			l.NotMeasured = s.missing
+		}
+		if err := b.print(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readStarts reads what rxevm bench starts prints, of two programs.
+func readStarts(r io.Reader) (times [2][]start, err error) {
+	for d := json.NewDecoder(r); ; {
+		var s start
+		switch err := d.Decode(&s); {
+		case errors.Is(err, io.EOF):
+			return times, nil
+		case err != nil:
+			return times, err
+		case s.Program < 0 || s.Program > 1:
+			return times, fmt.Errorf("a start of program %d, of which there are two", s.Program)
+		}
+		times[s.Program] = append(times[s.Program], s)
+	}
+}
+
+// startLines compares the starts.
+func startLines(times [2][]start) []perfLine {
+	ms := func(of func(start) int64) (all [2][]float64) {
+		for i := range times {
+			for _, s := range times[i] {
+				all[i] = append(all[i], float64(of(s))/1e6)
+			}
+		}
+		return all
+	}
+	exec, open := ms(func(s start) int64 { return s.Exec }), ms(func(s start) int64 { return s.Open })
+	lines := []perfLine{{What: "exec to RTS", Unit: "ms", Test: startsName}, {What: "open to RTS", Unit: "ms", Test: startsName}}
+	lines[0].compare(exec[0], exec[1], targetExec, false)
+	lines[1].compare(open[0], open[1], targetOpen, false)
+	return lines
+}
