@@ -50,3 +50,20 @@ func TestOneThread(t *testing.T) {
 		}
 	}
 }
+
+// Only an emulated guest of x86 needs to be told which clock to take.
+func TestMeasuringClock(t *testing.T) {
+	for _, tt := range []struct {
+		m    machine
+		want bool
+	}{
+		{machine{arch: "amd64", vdsoClock: true}, true},
+		{machine{arch: "amd64"}, false},
+		{machine{arch: "amd64", vdsoClock: true, kvm: true}, false},
+		{machine{arch: "arm64", vdsoClock: true}, false},
+	} {
+		if got := strings.Contains(tt.m.commandLine(), "clocksource=tsc"); got != tt.want {
+			t.Errorf("%+v: %s", tt.m, tt.m.commandLine())
+		}
+	}
+}
