@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/goverbs/goverbs/tools/internal/svg"
 )
 
 // A LoopReport is how fast loops ran in one case, in proportion to another.
@@ -130,7 +132,7 @@ func (r *LoopReport) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(tw, "  loop\t%s\t%s\tratio\tto that of %s\t\tn\n", r.Without, r.With, first)
 	for _, row := range r.Rows {
-		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\n", row.Loop, short(row.Without.Median), short(row.With.Median), interval(row.Ratio), interval(row.ToFirst), row.Verdict, row.With.N)
+		fmt.Fprintf(tw, "  %s\t%s\t%s\t%s\t%s\t%s\t%d\n", row.Loop, svg.Short(row.Without.Median), svg.Short(row.With.Median), interval(row.Ratio), interval(row.ToFirst), row.Verdict, row.With.N)
 	}
 	tw.Flush()
 	b.WriteString("\n")

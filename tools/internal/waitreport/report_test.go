@@ -6,7 +6,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"testing"
@@ -214,13 +213,5 @@ func TestLoopReport(t *testing.T) {
 	}
 	if !json.Valid([]byte(asJSON.String())) {
 		t.Errorf("no JSON: %s", asJSON.String())
-	}
-}
-
-func TestNiceStep(t *testing.T) {
-	for x, want := range map[float64]float64{1: 1, 0.11: 0.2, 3: 5, 6: 10, 450: 500} {
-		if got := niceStep(x); math.Abs(got-want) > want*1e-9 {
-			t.Errorf("%g: %g, want %g", x, got, want)
-		}
 	}
 }

@@ -3,10 +3,11 @@ package waitreport
 import (
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/svg"
 )
 
 // WriteSVG draws reports, one below the other. The drawing is readable at a width of 840 pixels,
@@ -28,45 +29,18 @@ func WriteSVG(w io.Writer, reports ...*Report) error {
 	for _, r := range reports {
 		y = c.report(r, y+16)
 	}
-	_, err := fmt.Fprintf(w, svgHead, drawingWidth, int(y), drawingWidth, int(y), svgDescription(reports))
-	if err == nil {
-		_, err = io.WriteString(w, c.b.String()+"</svg>\n")
-	}
-	return err
+	return c.Write(w, svg.Width, int(y), svgDescription(reports))
 }
-
-const drawingWidth = 840
-
-// The colours are told apart by people who see few, too.
-const svgHead = `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="what">
-<title id="what">%s</title>
-<style>
-text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
-.head { font-size: 14px; font-weight: 600 }
-.note { font-size: 11px; fill: #59636e }
-.axis { stroke: #818b98; fill: none }
-.grid { stroke: #818b98; stroke-opacity: .3; fill: none }
-.w0 { stroke: #0969da; fill: #0969da } .w1 { stroke: #bc4c00; fill: #bc4c00 } .w2 { stroke: #1a7f37; fill: #1a7f37 }
-.w3 { stroke: #8250df; fill: #8250df } .w4 { stroke: #9a6700; fill: #9a6700 }
-text.w0, text.w1, text.w2, text.w3, text.w4 { stroke: none }
-@media (prefers-color-scheme: dark) {
-text { fill: #f0f6fc } .note { fill: #9198a1 }
-.w0 { stroke: #58a6ff; fill: #58a6ff } .w1 { stroke: #f0883e; fill: #f0883e } .w2 { stroke: #3fb950; fill: #3fb950 }
-.w3 { stroke: #bc8cff; fill: #bc8cff } .w4 { stroke: #d29922; fill: #d29922 }
-}
-path.line { stroke-width: 1.5; fill: none }
-</style>
-`
 
 // svgDescription says what the drawing shows, for those who do not see it.
 func svgDescription(reports []*Report) string {
 	text := "Latency, processors and messages per second of ways to wait for completions."
 	for _, r := range reports {
 		for _, row := range r.rows("paced") {
-			text += fmt.Sprintf(" %s, %s, a message each %s: p50 %s us, p99 %s us, %s processors.", r.Device, row.Way, duration(row.Pace), short(row.P50.Median), short(row.P99.Median), short(row.CPU.Median))
+			text += fmt.Sprintf(" %s, %s, a message each %s: p50 %s us, p99 %s us, %s processors.", r.Device, row.Way, duration(row.Pace), svg.Short(row.P50.Median), svg.Short(row.P99.Median), svg.Short(row.CPU.Median))
 		}
 	}
-	return html.EscapeString(text)
+	return text
 }
 
 func contains(all []string, s string) bool {
@@ -80,7 +54,7 @@ func contains(all []string, s string) bool {
 
 // canvas is a drawing in the making.
 type canvas struct {
-	b    strings.Builder
+	svg.Canvas
 	ways []string // in the order of their colours
 }
 
@@ -88,53 +62,32 @@ type canvas struct {
 func (c *canvas) colour(way string) string {
 	for i, w := range c.ways {
 		if w == way {
-			return fmt.Sprintf("w%d", i%5)
+			return svg.Colour(i)
 		}
 	}
-	return "w0"
-}
-
-func (c *canvas) text(x, y float64, class, anchor, format string, args ...any) {
-	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s" text-anchor="%s">%s</text>`+"\n", x, y, class, anchor, html.EscapeString(fmt.Sprintf(format, args...)))
-}
-
-func (c *canvas) path(class, format string, args ...any) {
-	fmt.Fprintf(&c.b, `<path class="%s" d="%s"/>`+"\n", class, fmt.Sprintf(format, args...))
-}
-
-func (c *canvas) dot(x, y float64, class string) {
-	fmt.Fprintf(&c.b, `<circle cx="%.1f" cy="%.1f" r="4" class="%s"/>`+"\n", x, y, class)
-}
-
-func (c *canvas) diamond(x, y float64, class string) {
-	c.path(class, "M%.1f %.1fl5 5l-5 5l-5-5z", x, y-5)
-}
-
-// bar is a short upright line.
-func (c *canvas) bar(x, y float64, class string) {
-	c.path(class+" line", "M%.1f %.1fv12", x, y-6)
+	return svg.Colour(0)
 }
 
 // legend says what colours and marks mean, and returns where it ends.
 func (c *canvas) legend(y float64) float64 {
 	x := 10.0
 	for _, w := range c.ways {
-		c.dot(x, y-4, c.colour(w))
-		c.text(x+9, y, c.colour(w), "start", "%s", w)
+		c.Dot(x, y-4, c.colour(w))
+		c.Text(x+9, y, c.colour(w), "start", "%s", w)
 		x += 28 + 7*float64(len(w))
 	}
-	x = drawingWidth - 330
-	c.text(x, y, "note", "start", "of a round trip:")
+	x = svg.Width - 330
+	c.Text(x, y, "note", "start", "of a round trip:")
 	for _, m := range []struct {
 		name string
 		mark func(x, y float64, class string)
-	}{{"p50", c.dot}, {"p99", c.diamond}, {"p99.9", c.bar}} {
+	}{{"p50", c.Dot}, {"p99", c.Diamond}, {"p99.9", c.Bar}} {
 		x += 68
 		if m.name == "p50" {
 			x += 26
 		}
 		m.mark(x, y-4, "axis")
-		c.text(x+9, y, "", "start", "%s", m.name)
+		c.Text(x+9, y, "", "start", "%s", m.name)
 	}
 	return y + 6
 }
@@ -149,11 +102,11 @@ func (c *canvas) report(r *Report, y float64) float64 {
 			head += ", in an emulated machine: compare, but do not take for hardware"
 		}
 	}
-	c.text(4, y, "head", "start", "%s", head)
+	c.Text(4, y, "head", "start", "%s", head)
 	y += 16
 	machine := r.Machine
 	machine.Emulated = false
-	c.text(4, y, "note", "start", "%v; medians of %d rounds of %s", machine, r.Rows[0].Rate.N, latency(r.Slice))
+	c.Text(4, y, "note", "start", "%v; medians of %d rounds of %s", machine, r.Rows[0].Rate.N, svg.Latency(r.Slice))
 	y += 24
 	rate, perRate := "million/s", 1e-6
 	if slowest := r.rows("flood"); len(slowest) > 0 && slowest[0].Rate.Median < 2e5 {
@@ -165,17 +118,17 @@ func (c *canvas) report(r *Report, y float64) float64 {
 			unit, factor = "ms", 1e-3
 		}
 	}
-	c.text(4, y, "", "start", "A message from time to time: round trip")
-	c.text(312, y, "", "start", "processors")
-	c.text(426, y, "", "start", "%d writes under way: %s", r.Outstanding, rate)
-	c.text(650, y, "", "start", "p99, post to completion, %s", unit)
+	c.Text(4, y, "", "start", "A message from time to time: round trip")
+	c.Text(312, y, "", "start", "processors")
+	c.Text(426, y, "", "start", "%d writes under way: %s", r.Outstanding, rate)
+	c.Text(650, y, "", "start", "p99, post to completion, %s", unit)
 	y += 8
 	height := max(132, c.pacedHeight(r))
 	c.paced(r, 14, y, height)
 	c.flood(r, 426, y, height, func(row Row) Estimate { return scaled(row.Rate, perRate) })
 	c.flood(r, 650, y, height, func(row Row) Estimate { return scaled(row.P99, factor) })
-	c.text(533, y+height+29, "note", "middle", "completions taken at a time")
-	c.text(757, y+height+29, "note", "middle", "completions taken at a time")
+	c.Text(533, y+height+29, "note", "middle", "completions taken at a time")
+	c.Text(757, y+height+29, "note", "middle", "completions taken at a time")
 	return y + height + 34
 }
 
@@ -204,7 +157,7 @@ func (c *canvas) pacedHeight(r *Report) (height float64) {
 func (c *canvas) paced(r *Report, x, y, height float64) {
 	rows := r.rows("paced")
 	if len(rows) == 0 {
-		c.text(x, y+20, "note", "start", "not measured")
+		c.Text(x, y+20, "note", "start", "not measured")
 		return
 	}
 	const width, cpuAt, cpuWidth = 280.0, 298.0, 66.0
@@ -218,72 +171,44 @@ func (c *canvas) paced(r *Report, x, y, height float64) {
 	at := func(usec float64) float64 { return x + 8 + (math.Log10(usec)-from)/(to-from)*(width-24) }
 	bottom := y + height
 	for d := from; d <= to; d++ {
-		c.path("grid", "M%.1f %.1fV%.1f", at(math.Pow(10, d)), y, bottom)
-		c.text(at(math.Pow(10, d)), bottom+14, "note", "middle", "%s", decade(d))
+		c.Path("grid", "M%.1f %.1fV%.1f", at(math.Pow(10, d)), y, bottom)
+		c.Text(at(math.Pow(10, d)), bottom+14, "note", "middle", "%s", svg.Decade(d))
 	}
-	c.path("axis", "M%.1f %.1fH%.1f", at(math.Pow(10, from)), bottom, at(math.Pow(10, to)))
-	c.path("axis", "M%.1f %.1fV%.1f", x+cpuAt, y, bottom)
-	c.path("grid", "M%.1f %.1fV%.1f", x+cpuAt+cpuWidth/cpus, y, bottom)
-	c.text(x+cpuAt+cpuWidth/cpus, bottom+14, "note", "middle", "1")
-	c.text(x+cpuAt, bottom+14, "note", "middle", "0")
+	c.Path("axis", "M%.1f %.1fH%.1f", at(math.Pow(10, from)), bottom, at(math.Pow(10, to)))
+	c.Path("axis", "M%.1f %.1fV%.1f", x+cpuAt, y, bottom)
+	c.Path("grid", "M%.1f %.1fV%.1f", x+cpuAt+cpuWidth/cpus, y, bottom)
+	c.Text(x+cpuAt+cpuWidth/cpus, bottom+14, "note", "middle", "1")
+	c.Text(x+cpuAt, bottom+14, "note", "middle", "0")
 	top := y
 	for i, row := range rows {
 		if i == 0 || row.Pace != rows[i-1].Pace {
 			top += paceHeight
-			c.text(x+8, top-3, "note", "start", "each %s", latency(row.Pace))
+			c.Text(x+8, top-3, "note", "start", "each %s", svg.Latency(row.Pace))
 		}
 		middle, class := top+rowHeight*0.7, c.colour(row.Way)
 		top += rowHeight
-		c.path(class+" line", "M%.1f %.1fH%.1f", at(row.P50.Median), middle, at(row.P999.Median))
-		c.dot(at(row.P50.Median), middle, class)
-		c.bar(at(row.P999.Median), middle, class)
-		label := row.Way + ": " + latency(row.P50.Median)
+		c.Path(class+" line", "M%.1f %.1fH%.1f", at(row.P50.Median), middle, at(row.P999.Median))
+		c.Dot(at(row.P50.Median), middle, class)
+		c.Bar(at(row.P999.Median), middle, class)
+		label := row.Way + ": " + svg.Latency(row.P50.Median)
 		if row.resolves(0.99) {
-			c.diamond(at(row.P99.Median), middle, class)
-			label += ", " + latency(row.P99.Median)
+			c.Diamond(at(row.P99.Median), middle, class)
+			label += ", " + svg.Latency(row.P99.Median)
 		}
 		if label += ", "; !row.resolves(0.999) {
 			label += "longest " // of the few of a round
 		}
-		c.text(x+8, middle-9, class, "start", "%s", label+latency(row.P999.Median))
-		c.path(class, "M%.1f %.1fh%.1fv10h-%.1fz", x+cpuAt, middle-5, cpuWidth*row.CPU.Median/cpus, cpuWidth*row.CPU.Median/cpus)
-		c.text(x+cpuAt+4, middle-9, class, "start", "%.2f", row.CPU.Median)
+		c.Text(x+8, middle-9, class, "start", "%s", label+svg.Latency(row.P999.Median))
+		c.Path(class, "M%.1f %.1fh%.1fv10h-%.1fz", x+cpuAt, middle-5, cpuWidth*row.CPU.Median/cpus, cpuWidth*row.CPU.Median/cpus)
+		c.Text(x+cpuAt+4, middle-9, class, "start", "%.2f", row.CPU.Median)
 	}
-}
-
-// latency is a time in microseconds with its unit.
-func latency(usec float64) string {
-	unit := " µs"
-	switch {
-	case usec >= 999.5e3:
-		usec, unit = usec/1e6, " s"
-	case usec >= 999.5:
-		usec, unit = usec/1e3, " ms"
-	}
-	if usec == math.Trunc(usec) {
-		return fmt.Sprint(usec) + unit
-	}
-	return short(usec) + unit
-}
-
-// decade is a power of ten of microseconds.
-func decade(d float64) string {
-	switch {
-	case d >= 6:
-		return fmt.Sprintf("%g s", math.Pow(10, d-6))
-	case d >= 3:
-		return fmt.Sprintf("%g ms", math.Pow(10, d-3))
-	case d >= 0:
-		return fmt.Sprintf("%g µs", math.Pow(10, d))
-	}
-	return fmt.Sprintf("%g ns", math.Pow(10, d+3))
 }
 
 // flood draws a figure of the flood by batch, with its interval.
 func (c *canvas) flood(r *Report, x, y, height float64, of func(Row) Estimate) {
 	rows := r.rows("flood")
 	if len(rows) == 0 {
-		c.text(x, y+20, "note", "start", "not measured")
+		c.Text(x, y+20, "note", "start", "not measured")
 		return
 	}
 	const width, left = 185.0, 30.0
@@ -300,17 +225,17 @@ func (c *canvas) flood(r *Report, x, y, height float64, of func(Row) Estimate) {
 		// A wide interval may leave the drawing; the medians do not.
 		most = max(most, of(row).Median*1.05, min(of(row).High, 1.5*of(row).Median))
 	}
-	step := niceStep(most / 4)
+	step := svg.NiceStep(most / 4)
 	most = math.Ceil(most/step) * step
 	bottom := y + height
 	up := func(v float64) float64 { return bottom - min(v/most, 1.02)*height }
 	for v := 0.0; v <= most*1.001; v += step {
-		c.path("grid", "M%.1f %.1fH%.1f", x+left, up(v), x+width)
-		c.text(x+left-4, up(v)+4, "note", "end", "%g", math.Round(v/step)*step)
+		c.Path("grid", "M%.1f %.1fH%.1f", x+left, up(v), x+width)
+		c.Text(x+left-4, up(v)+4, "note", "end", "%g", math.Round(v/step)*step)
 	}
 	each := (width - left) / float64(len(batches))
 	for i, b := range batches {
-		c.text(x+left+(float64(i)+0.5)*each, bottom+14, "note", "middle", "%d", b)
+		c.Text(x+left+(float64(i)+0.5)*each, bottom+14, "note", "middle", "%d", b)
 	}
 	for k, way := range c.ways {
 		path, shift := "", (float64(k)-float64(len(c.ways)-1)/2)*7
@@ -325,22 +250,11 @@ func (c *canvas) flood(r *Report, x, y, height float64, of func(Row) Estimate) {
 				command = "M"
 			}
 			path += fmt.Sprintf("%s%.1f %.1f", command, at, up(e.Median))
-			c.path(c.colour(way)+" line", "M%.1f %.1fV%.1f", at, up(e.Low), up(e.High))
-			c.dot(at, up(e.Median), c.colour(way))
+			c.Path(c.colour(way)+" line", "M%.1f %.1fV%.1f", at, up(e.Low), up(e.High))
+			c.Dot(at, up(e.Median), c.colour(way))
 		}
 		if path != "" {
-			c.path(c.colour(way)+" line", "%s", path)
+			c.Path(c.colour(way)+" line", "%s", path)
 		}
 	}
-}
-
-// niceStep is the least of 1, 2 and 5 times a power of ten that is not less than x.
-func niceStep(x float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(x)))
-	for _, f := range []float64{1, 2, 5} {
-		if f*power >= x {
-			return f * power
-		}
-	}
-	return 10 * power
 }

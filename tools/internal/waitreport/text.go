@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/goverbs/goverbs/tools/internal/svg"
 )
 
 // WriteText writes the report as tables.
@@ -94,7 +96,7 @@ func (r *Report) Claims() (all []string) {
 			continue
 		}
 		seen += fmt.Sprintf("; each %s: %s us at %.0f%% busy, %s us at %.0f%% with events",
-			duration(busy.Pace), short(busy.P50.Median), 100*busy.CPU.Median, short(event.P50.Median), 100*event.CPU.Median)
+			duration(busy.Pace), svg.Short(busy.P50.Median), 100*busy.CPU.Median, svg.Short(event.P50.Median), 100*event.CPU.Median)
 	}
 	if seen != "" {
 		all = append(all, "Claimed: 3.2 us at 12% of a processor when polling, 3.5 us at 3% with events. Seen, p50 of the round trip, "+seen[len("; "):]+".")
@@ -105,24 +107,9 @@ func (r *Report) Claims() (all []string) {
 // String is the median, and the interval if there is one.
 func (e Estimate) String() string {
 	if e.N < 2 {
-		return short(e.Median)
+		return svg.Short(e.Median)
 	}
-	return fmt.Sprintf("%s (%s to %s)", short(e.Median), short(e.Low), short(e.High))
-}
-
-// short is a number with three digits or so.
-func short(x float64) string {
-	switch {
-	case x >= 9.995e5:
-		return fmt.Sprintf("%.2fM", x/1e6)
-	case x >= 9995:
-		return fmt.Sprintf("%.1fk", x/1e3)
-	case x >= 99.95:
-		return fmt.Sprintf("%.0f", x)
-	case x >= 9.995:
-		return fmt.Sprintf("%.1f", x)
-	}
-	return fmt.Sprintf("%.2f", x)
+	return fmt.Sprintf("%s (%s to %s)", svg.Short(e.Median), svg.Short(e.Low), svg.Short(e.High))
 }
 
 // duration is a time in microseconds, in words.
