@@ -60,6 +60,15 @@ func TestMistakesAreUsageErrors(t *testing.T) {
 		{[]string{"bench", "-pairs", "1"}, "at least 2 pairs"},
 		{[]string{"bench", "-waiting", "-n", "0"}, "at least 1 round"},
 		{[]string{"bench", "-svg", "x"}, "only -waiting draws"},
+		{[]string{"bench", "-perf", "-waiting"}, "choose one"},
+		{[]string{"bench", "-perf", "-svg", "x"}, "only -waiting draws"},
+		{[]string{"bench", "-quick"}, "only -perf has these"},
+		{[]string{"bench", "-run", "x"}, "only -perf has these"},
+		{[]string{"bench", "-perf", "-run", "("}, "-run: error parsing regexp"},
+		{[]string{"bench", "-perf", "-run", "nosuchrow"}, "no row has such a name"},
+		{[]string{"bench", "-perf", "-pairs", "1"}, "at least 2 pairs"},
+		{[]string{"bench", "-perf", "now"}, "no arguments"},
+		{[]string{"bench", "starts", "0"}, "for rxevm itself"},
 	} {
 		code, err := dispatch(context.Background(), tt.args)
 		var b bytes.Buffer
