@@ -176,7 +176,16 @@ func (n *Node) deniedDevice(d *Device, path string) (what, mend string) {
 	}
 	// The first version has files for it, the second a program in the kernel.
 	if h, err := n.hierarchy("devices"); err == nil && !h.unified && len(h.levels) > 0 {
-		return what, fmt.Sprintf("echo 'c %s rwm' > /%s/devices.allow", devText(d.Rdev), h.levels[0])
+		allow := func(number string) string {
+			return fmt.Sprintf("echo 'c %s rwm' > /%s/devices.allow", number, h.levels[0])
+		}
+		if list, _ := n.line(h.levels[0] + "/devices.list"); strings.HasPrefix(list, "a ") {
+			// All is allowed but what was denied, which is not listed, and has
+			// to be taken back as it was written.
+			major, _, _ := strings.Cut(devText(d.Rdev), ":")
+			return what, allow(devText(d.Rdev)) + "\n" + allow(major+":*")
+		}
+		return what, allow(devText(d.Rdev))
 	}
 	return what, fmt.Sprintf("systemctl set-property UNIT 'DeviceAllow=%s rw' (and start UNIT again)", path)
 }
@@ -195,8 +204,9 @@ func (n *Node) denied(path string, s Stat, seen string) (what, alsoSeen, mend st
 		return "a security module (SELinux, AppArmor) forbids this process to open its file, whose permissions allow it", seen,
 			"ausearch -m avc -ts recent (or: dmesg | grep -i apparmor; it names the rule)"
 	}
-	if s.Mode.Perm()&0o060 == 0o060 && s.GID != 0 {
-		return "this user is not in the group that may open its file", seen, fmt.Sprintf("usermod -aG %s %s (and log in again)", n.groupName(s.GID), n.userName(c.uid))
+	if group, ok := n.account("etc/group", uint64(s.GID)); ok && s.Mode.Perm()&0o060 == 0o060 && s.GID != 0 {
+		user, _ := n.account("etc/passwd", c.uid)
+		return "this user is not in the group that may open its file", seen, fmt.Sprintf("usermod -aG %s %s (and log in again)", group, user)
 	}
 	return "this user may not open its file", seen, "chmod 0666 " + path + " (udev's rules of rdma-core give that mode for good)"
 }
@@ -230,20 +240,15 @@ func (s *Stat) allows(c *credentials) bool {
 	return perm&0o006 == 0o006
 }
 
-// groupName is the name of a group, or its number.
-func (n *Node) groupName(id uint32) string { return n.account("etc/group", uint64(id)) }
-
-// userName is the name of a user, or the number.
-func (n *Node) userName(id uint64) string { return n.account("etc/passwd", id) }
-
-// account finds the name of a number in /etc/passwd or /etc/group, which have it third.
-func (n *Node) account(file string, id uint64) string {
+// account finds the name of a number in /etc/passwd or /etc/group, which have it third; where
+// there is none it is the number.
+func (n *Node) account(file string, id uint64) (name string, ok bool) {
 	number := strconv.FormatUint(id, 10)
 	s, _ := n.read(file)
 	for line := range strings.Lines(s) {
-		if f := strings.Split(line, ":"); len(f) > 2 && f[2] == number {
-			return f[0]
+		if f := strings.Split(line, ":"); len(f) > 2 && f[2] == number && f[0] != "" {
+			return f[0], true
 		}
 	}
-	return number
+	return number, false
 }

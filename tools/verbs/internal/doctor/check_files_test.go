@@ -80,6 +80,9 @@ func TestFileFindings(t *testing.T) {
 		}, nil, fileFinding("this user is not in the group that may open its file",
 			"open(/dev/infiniband/uverbs0, O_RDWR): permission denied; mode 0660, owner 0:113; this process is user 1000, group 1000",
 			"usermod -aG rdma ann (and log in again)")},
+		{"for a group without name", healthyRoCE, func(m *machine) { m.mode(0o660, 0, 113) }, nil, fileFinding("this user may not open its file",
+			"open(/dev/infiniband/uverbs0, O_RDWR): permission denied; mode 0660, owner 0:113; this process is user 1000, group 1000",
+			"chmod 0666 /dev/infiniband/uverbs0 (udev's rules of rdma-core give that mode for good)")},
 		{"nodev", healthyRoCE, func(m *machine) {
 			m.mode(0o666, 0, 0)
 			m.put("proc/self/mountinfo", "26 24 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 30 0:5 / /dev rw,nosuid,nodev - tmpfs tmpfs rw\n30 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
@@ -97,6 +100,12 @@ func TestFileFindings(t *testing.T) {
 				"proc/self/mountinfo", "26 24 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n27 24 0:24 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n",
 				"sys/fs/cgroup/devices/job/devices.list", "c 1:3 rwm\n")
 		}, nil, fileFinding(denied, notPermitted, "echo 'c 231:192 rwm' > /sys/fs/cgroup/devices/job/devices.allow")},
+		{"control group, version 1, that allows the rest", healthyRoCE, func(m *machine) {
+			m.refuse(syscall.EPERM)
+			m.put("proc/self/cgroup", "5:devices:/job\n0::/user.slice/session-2.scope\n",
+				"proc/self/mountinfo", "26 24 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n27 24 0:24 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n",
+				"sys/fs/cgroup/devices/job/devices.list", "a *:* rwm\n")
+		}, nil, fileFinding(denied, notPermitted, "echo 'c 231:192 rwm' > /sys/fs/cgroup/devices/job/devices.allow\necho 'c 231:* rwm' > /sys/fs/cgroup/devices/job/devices.allow")},
 		{"control group, version 2", healthyRoCE, func(m *machine) { m.refuse(syscall.EPERM) }, nil,
 			fileFinding(denied, notPermitted, "systemctl set-property UNIT 'DeviceAllow=/dev/infiniband/uverbs0 rw' (and start UNIT again)")},
 		{"left behind", healthyRoCE, func(m *machine) { m.refuse(syscall.ENXIO) }, nil,

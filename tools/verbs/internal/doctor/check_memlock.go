@@ -31,8 +31,8 @@ var checkMemlock = Check{
 		if err := errors.Join(errStatus, errLimit); err != nil {
 			errs = append(errs, err)
 		} else {
-			n.saw("/%s/limits: Max locked memory is %s, at most %s; /%s/status: %s are pinned, CAP_IPC_LOCK %s",
-				n.process(), sizeText(soft), sizeText(hard), n.process(), sizeText(c.pinned), yesNo(c.may(capIPCLock)))
+			n.saw("/%s/limits: Max locked memory is %s, at most %s; /%s/status: VmPin %s, VmLck %s, CAP_IPC_LOCK %s",
+				n.process(), sizeText(soft), sizeText(hard), n.process(), sizeText(c.pinned), sizeText(c.locked), yesNo(c.may(capIPCLock)))
 			if f, ok := n.checkLimit(&c, soft, hard); ok {
 				found = append(found, f)
 			}
@@ -175,15 +175,9 @@ func (n *Node) mendMemory(file string) string {
 func meminfo(s, key string) uint64 {
 	for line := range strings.Lines(s) {
 		rest, ok := strings.CutPrefix(line, key+":")
-		f := strings.Fields(rest)
-		if !ok || len(f) != 2 || f[1] != "kB" {
-			continue
+		if ok {
+			return parseKB(strings.Fields(rest))
 		}
-		kB, err := strconv.ParseUint(f[0], 10, 53)
-		if err != nil {
-			return 0
-		}
-		return kB << 10
 	}
 	return 0
 }

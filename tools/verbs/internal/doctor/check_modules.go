@@ -122,7 +122,7 @@ func (n *Node) noDevice() Finding {
 	c, err := n.dial()
 	switch {
 	case errors.Is(err, nldev.ErrNoRDMA):
-		f.Seen = "socket(AF_NETLINK, NETLINK_RDMA): not supported, as ib_core is not loaded"
+		f.Seen = "RDMA netlink is not there, as ib_core is not loaded"
 	case err != nil:
 		f.Seen = fmt.Sprintf("RDMA netlink: %s", oneLine(err))
 	default:
@@ -141,7 +141,7 @@ func (n *Node) noDevice() Finding {
 		f.Mend = "rdma dev set DEVICE netns PID (in the namespace that has the device; PID is a process of this one)"
 		return f
 	}
-	netdev := "eth0"
+	netdev := "NETDEV"
 	if all, err := n.interfaces(); err == nil {
 		for _, i := range all {
 			if i.Up && i.Running && i.Name != "lo" && len(i.Addrs) > 0 {

@@ -24,7 +24,7 @@ func withAdapter(t testing.TB) *machine {
 	return m
 }
 
-const nobodyListsAny = "socket(AF_NETLINK, NETLINK_RDMA): not supported, as ib_core is not loaded; /sys/class/infiniband does not exist; no adapter on the PCI bus is known to do RDMA"
+const nobodyListsAny = "RDMA netlink is not there, as ib_core is not loaded; /sys/class/infiniband does not exist; no adapter on the PCI bus is known to do RDMA"
 
 // Whatever is missing below, one finding says it.
 func TestModuleFindings(t *testing.T) {
@@ -47,6 +47,10 @@ func TestModuleFindings(t *testing.T) {
 			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
 			Mend: "boot a kernel that has rdma_rxe: this one, 6.12.117+deb13-amd64, was built without it and loads no modules\nrdma link add rxe0 type rxe netdev eth7",
 		}}},
+		{"no network either", bareMachine, func(m *machine) { m.interfaces = m.interfaces[:1] }, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
+			Mend: "modprobe rdma_rxe\nrdma link add rxe0 type rxe netdev NETDEV",
+		}}},
 		{"in a container", bareMachine, func(m *machine) { m.remove("lib/modules"); m.put(".dockerenv", "") }, nil, []Finding{{
 			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
 			Mend: "modprobe rdma_rxe (on the host: a container cannot load it)\nrdma link add rxe0 type rxe netdev eth7",
@@ -55,14 +59,15 @@ func TestModuleFindings(t *testing.T) {
 			m.netlinkErr = nil
 			m.settings = healthyRoCE(t).settings
 			m.put("proc/modules", "rdma_rxe 1 0 - Live 0x0\nib_core 1 1 rdma_rxe, Live 0x0\n")
+			m.folder(classDevices)
 		}, nil, []Finding{{
 			Check: "devices", Severity: Fault, What: "there is no RDMA device",
-			Seen: "RDMA netlink lists none; /sys/class/infiniband does not exist; no adapter on the PCI bus is known to do RDMA",
+			Seen: "RDMA netlink lists none; /sys/class/infiniband is empty; no adapter on the PCI bus is known to do RDMA",
 			Mend: "rdma link add rxe0 type rxe netdev eth7",
 		}}},
-		{"the namespaces have their own devices", bareMachine, func(m *machine) { m.netlinkErr = nil }, nil, []Finding{{
+		{"the namespaces have their own devices", bareMachine, func(m *machine) { m.netlinkErr = nil; m.folder(classDevices) }, nil, []Finding{{
 			Check: "devices", Severity: Fault, What: "there is no RDMA device in this network namespace",
-			Seen: "RDMA netlink lists none; /sys/class/infiniband does not exist; no adapter on the PCI bus is known to do RDMA; each device belongs to one network namespace, as netns mode is exclusive",
+			Seen: "RDMA netlink lists none; /sys/class/infiniband is empty; no adapter on the PCI bus is known to do RDMA; each device belongs to one network namespace, as netns mode is exclusive",
 			Mend: "rdma dev set DEVICE netns PID (in the namespace that has the device; PID is a process of this one)",
 		}}},
 		{"a ConnectX without mlx5_ib", withAdapter, nil, nil, []Finding{{
@@ -87,6 +92,7 @@ func TestModuleFindings(t *testing.T) {
 		}}},
 		{"a ConnectX with RoCE switched off", withAdapter, func(m *machine) {
 			m.put("proc/modules", "mlx5_ib 1 0 - Live 0x0\n")
+			m.folder(classDevices)
 			m.netlinkErr = nil
 			m.settings.NetnsShared = true
 		}, nil, []Finding{{

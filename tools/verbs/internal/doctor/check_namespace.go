@@ -75,6 +75,8 @@ func (n *Node) checkNetdev(d *Device, p *Port, mode string) (Finding, bool) {
 		Mend: fmt.Sprintf("ip link set %s netns PID (where it is; PID is a process of this namespace)", netdev),
 	}
 	switch kind := n.container().kind; {
+	case d.Driver == "rxe" || d.Driver == "siw":
+		f.Mend += fmt.Sprintf("\nrdma link add %s type %s netdev %s (in this namespace: a soft device goes when its network device moves)", d.Name, d.Driver, netdev)
 	case mode == "exclusive":
 		f.Mend += fmt.Sprintf("\nrdma dev set %s netns PID", d.Name)
 	case kind == "docker" || kind == "podman":

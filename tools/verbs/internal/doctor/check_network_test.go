@@ -122,7 +122,7 @@ func TestNamespaceFindings(t *testing.T) {
 			m.remove(classDevices + "/rxe0/ports/1/gids")
 		}, nil, on("namespace", "rxe0/1", Fault, "its network device dummy0 is in another network namespace: nothing can be connected from here",
 			"RDMA netlink, PORT_GET: no network device; /sys/class/infiniband/rxe0/parent is dummy0; netns mode is shared",
-			"ip link set dummy0 netns PID (where it is; PID is a process of this namespace)")},
+			"ip link set dummy0 netns PID (where it is; PID is a process of this namespace)\nrdma link add rxe0 type rxe netdev dummy0 (in this namespace: a soft device goes when its network device moves)")},
 		{"the device is elsewhere", healthyRoCE, func(m *machine) {
 			m.settings.NetnsShared = false
 			m.links = nil

@@ -44,6 +44,9 @@ func (m *machine) put(pairs ...string) {
 	}
 }
 
+// folder makes an empty folder.
+func (m *machine) folder(name string) { m.files[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755} }
+
 // symlink makes a symbolic link.
 func (m *machine) symlink(name, target string) {
 	m.files[name] = &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink | 0o777}
@@ -147,6 +150,7 @@ func blank(t testing.TB, release string) *machine {
 		"proc/self/cgroup", "0::/user.slice/session-2.scope\n",
 		"proc/self/mountinfo", "24 30 0:22 / /sys rw,nosuid - sysfs sysfs rw\n26 24 0:23 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n30 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
 		"proc/meminfo", "MemTotal:       33554432 kB\nMemFree:        20000000 kB\nMemAvailable:   30000000 kB\n",
+		"sys/class/net/lo/operstate", "unknown\n",
 		"proc/modules", "ext4 1036288 1 - Live 0x0000000000000000\n",
 		"lib/modules/"+release+"/modules.builtin", "kernel/fs/proc/proc.ko\n",
 		"sys/fs/cgroup/user.slice/session-2.scope/cgroup.controllers", "memory pids\n",

@@ -41,17 +41,17 @@ func survives(t testing.TB, n *Node) *Report {
 	return r
 }
 
-// healthy are the machines that have everything.
-var healthy = map[string]func(testing.TB) *machine{"RoCE": healthyRoCE, "soft-RoCE": healthySoft, "InfiniBand": healthyIB, "bare": withAdapter}
+// machines are those that are tampered with.
+var machines = map[string]func(testing.TB) *machine{"RoCE": healthyRoCE, "soft-RoCE": healthySoft, "bare": withAdapter}
 
 // Every file, in turn, is missing, a folder, a link that leads nowhere, or full of what
 // does not belong there.
 func TestHostileFiles(t *testing.T) {
 	contents := []string{
-		"", "\n", "\x00\x01\xff\xfe\x1b[31m", "-1", "99999999999999999999999", "max", "0::/../../..\n", "0-99999999", "1:2:3:4",
-		strings.Repeat("a b:c\t9\n", 1000), strings.Repeat("9", 100_000), "\u202e\u0007 reversed",
+		"", "\x00\x01\xff\xfe\x1b[31m\u202e", "-1", "99999999999999999999999", "0::/../../..\n", "1:2:3:4",
+		strings.Repeat("a b:c\t9\n", 1000), strings.Repeat("9", 100_000),
 	}
-	for name, make := range healthy {
+	for name, make := range machines {
 		t.Run(name, func(t *testing.T) {
 			for _, file := range slices.Sorted(maps.Keys(make(t).files)) {
 				for _, c := range contents {
@@ -96,11 +96,11 @@ func TestHugeFile(t *testing.T) {
 
 // FuzzFiles puts anything into any file.
 func FuzzFiles(f *testing.F) {
-	for i := range byte(60) {
-		f.Add(i, byte(0), []byte("1"))
-		f.Add(i, byte(1), []byte("mlx5_0 hca_handle=2 hca_object=2000\n"))
-		f.Add(i, byte(2), []byte("Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nCapEff:\tffffffffffffffff\nVmPin:\t99 kB\n"))
-		f.Add(i, byte(3), []byte("24 30 0:22 / /sys rw - sysfs sysfs rw\n"))
+	for i, content := range []string{"1", "mlx5_0 hca_handle=2 hca_object=2000\n", "24 30 0:22 / /sys rw - sysfs sysfs rw\n",
+		"Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nCapEff:\tffffffffffffffff\nVmPin:\t99 kB\n"} {
+		for which := byte(i); which < 60; which += 4 {
+			f.Add(which, byte(i), []byte(content))
+		}
 	}
 	makers := []func(testing.TB) *machine{healthyRoCE, healthySoft, healthyIB, withAdapter}
 	f.Fuzz(func(t *testing.T, which, of byte, content []byte) {

@@ -99,6 +99,8 @@ func (n *Node) inventory() ([]Device, error) {
 	return all, errors.Join(errNetlink, errSysfs)
 }
 
+var errNoVerbs = errors.New("not asked, as ib_uverbs is not loaded")
+
 // netlinkDevices adds what netlink knows.
 func (n *Node) netlinkDevices(at func(name string) *Device) error {
 	c, err := n.dial()
@@ -114,8 +116,10 @@ func (n *Node) netlinkDevices(at func(name string) *Device) error {
 	for _, l := range links {
 		d := at(l.Name)
 		d.Index, d.Protocol, d.Firmware = int(min(l.Index, 1<<31-1)), l.Protocol, l.Firmware
-		f, err := c.Chardev(l.Index, "uverbs")
-		if err != nil {
+		if n.absent("ib_uverbs", classFiles) {
+			// To ask would have the kernel load ib_uverbs.
+			d.UverbsErr = errNoVerbs
+		} else if f, err := c.Chardev(l.Index, "uverbs"); err != nil {
 			d.UverbsErr = err
 		} else {
 			d.Uverbs, d.Rdev, d.ABI, d.Driver = f.Name, f.Dev, f.ABI, uverbs.Driver(f.DriverID).String()

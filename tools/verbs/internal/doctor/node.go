@@ -159,9 +159,10 @@ func (n *Node) saw(format string, args ...any) {
 	n.notes.notes = append(n.notes.notes, fmt.Sprintf(format, args...))
 }
 
-// dial opens RDMA netlink.
+// dial opens RDMA netlink. Where /sys shows that the module which has it is not loaded, nobody
+// is asked: the question could have the kernel load it.
 func (n *Node) dial() (Netlink, error) {
-	if n.Netlink == nil {
+	if n.Netlink == nil || n.absent("ib_core", classDevices) {
 		return nil, nldev.ErrNoRDMA
 	}
 	return n.Netlink()
@@ -262,6 +263,12 @@ func (n *Node) names(dir string) ([]string, error) {
 func (n *Node) exists(name string) bool {
 	_, err := fs.Stat(n.Root, name)
 	return err == nil
+}
+
+// absent tells whether a module that makes a class of devices is surely not there: there is
+// neither the class nor the module, and /sys is there to show them.
+func (n *Node) absent(module, class string) bool {
+	return n.exists("sys/class") && !n.exists(class) && !n.modules().state(module).running()
 }
 
 // link reads where a symbolic link leads.

@@ -17,8 +17,9 @@ type credentials struct {
 	// it is not, the kernel does not count its capabilities for what belongs
 	// to the whole machine.
 	initial bool
-	// pinned is the memory that devices may write to, in bytes.
-	pinned uint64
+	// pinned is the memory that devices may write to, and locked that which
+	// is only not swapped out, in bytes.
+	pinned, locked uint64
 }
 
 // Bits of the capabilities, from linux/capability.h.
@@ -81,17 +82,27 @@ func parseStatus(s string) (c credentials, err error) {
 				haveCaps = err == nil
 			}
 		case "VmPin":
-			if len(f) == 2 && f[1] == "kB" {
-				if kB, err := strconv.ParseUint(f[0], 10, 53); err == nil {
-					c.pinned = kB << 10
-				}
-			}
+			c.pinned = parseKB(f)
+		case "VmLck":
+			c.locked = parseKB(f)
 		}
 	}
 	if !haveUID || !haveGID || !haveCaps {
 		return c, fmt.Errorf("it has no Uid, Gid and CapEff")
 	}
 	return c, nil
+}
+
+// parseKB reads a number of kB as the kernel prints them, and is in bytes; 0 if it is none.
+func parseKB(f []string) uint64 {
+	if len(f) != 2 || f[1] != "kB" {
+		return 0
+	}
+	kB, err := strconv.ParseUint(f[0], 10, 53)
+	if err != nil {
+		return 0
+	}
+	return kB << 10
 }
 
 // unlimited is the value of a limit that does not limit.
