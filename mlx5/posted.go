@@ -1,6 +1,11 @@
 package mlx5
 
-import "github.com/goverbs/goverbs/cq"
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/goverbs/goverbs/cq"
+)
 
 // Posted reads back the send request that stands at a position of the queue: see
 // cq.Requests.Place. ok is false when another one stands there. Of inline data only the
@@ -96,4 +101,45 @@ func (w *wqes) elements(pos, end uint32, most int) (sges []cq.SGE) {
 		sges = append(sges, cq.SGE{Addr: b, Length: uint32(a >> 32), LKey: uint32(a)})
 	}
 	return sges
+}
+
+// Raw copies the request that Posted would read: the bytes that the device reads, data
+// of requests that carry it included. It is nil when another one stands there.
+func (q *SQ) Raw(pos uint16) []byte {
+	at := uint32(pos) << blockShift
+	first, _ := q.peek(at)
+	if uint16(first>>40) != pos || uint32(first>>8)&low24 != q.qpn {
+		return nil
+	}
+	b := q.bytes(at, uint32(first&maxSegments)*segmentBytes)
+	if again, _ := q.peek(at); again != first {
+		return nil
+	}
+	return b
+}
+
+// Raw copies the receive at a position, all of its room in the ring.
+func (q *RQ) Raw(pos uint16) []byte { return q.bytes(uint32(pos)<<q.shift, 1<<q.shift) }
+
+// Raw copies the element at a position, all of its room in the ring.
+func (q *SRQ) Raw(pos uint16) []byte { return q.bytes(uint32(pos)<<q.shift, 1<<q.shift) }
+
+// bytes copies n bytes, a multiple of 16, from a position on.
+func (w *wqes) bytes(pos, n uint32) []byte {
+	b := make([]byte, 0, n)
+	for ; uint32(len(b)) < n; pos += segmentBytes {
+		high, low := w.peek(pos)
+		b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, high), low)
+	}
+	return b
+}
+
+// LastRead copies the entry that Poll has read last, all of its bytes. It is for the
+// goroutine that polls, between two calls of Poll: the entry is the device's already,
+// which comes back to it after one turn of the ring. It is nil before the first.
+func (c *consumer) LastRead() []byte {
+	if c.next == c.skew {
+		return nil
+	}
+	return slices.Clone(c.ring.raw(c.next - 1))
 }

@@ -101,3 +101,36 @@ func (r *ring) elements(i uint32, fixed uintptr, n uint32, most int) ([]cq.SGE, 
 	}
 	return sges, true
 }
+
+// Raw copies the slot of the request that was Put under wrid, all of it: data of
+// requests that carry it included, and what the driver has written there since. It is
+// nil when another one has taken the slot.
+func (q *SQ) Raw(wrid uint64) []byte { return q.ring.raw(wrid) }
+
+// Raw is as that of a send queue.
+func (q *RQ) Raw(wrid uint64) []byte { return q.ring.raw(wrid) }
+
+func (r *ring) raw(wrid uint64) []byte {
+	i, ok := r.find(wrid)
+	if !ok {
+		return nil
+	}
+	b := make([]byte, r.size)
+	r.peek(b, i, 0)
+	if at, still := r.find(wrid); !still || at != i {
+		return nil
+	}
+	return b
+}
+
+// LastRead copies the entry that Poll has read last. It is for the goroutine that
+// polls, between two calls of Poll: the slot is the driver's already, which comes back
+// to it after one turn of the ring. It is nil before the first.
+func (q *CQ) LastRead() []byte {
+	if q.next == q.start {
+		return nil
+	}
+	b := make([]byte, abi.SizeofUverbsWC)
+	q.ring.peek(b, q.next-1, 0)
+	return b
+}

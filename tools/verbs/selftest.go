@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goverbs/goverbs/tools/verbs/internal/selftest"
+	"github.com/goverbs/goverbs/uverbs"
+)
+
+const selftestUsage = `usage: verbs selftest [-d DEVICE] [-peer HOST[:PORT]] [-quick] [-record FILE] [-json]
+       verbs selftest -serve [-d DEVICE]
+       verbs selftest -list
+
+Tries all that the library does on a device, in two minutes: every operation,
+rings that go round, errors, events, what becomes of queue pairs that fail; and
+prints a table of what passed, what failed, and what the device, its driver or its
+kernel cannot do.
+
+  verbs selftest -d mlx5_0                     both ends on one device
+  verbs selftest -d mlx5_0 -peer node2         the other end on another machine,
+  verbs selftest -serve -d mlx5_0              where this runs
+  verbs selftest -d mlx5_0 -record mlx5.json   and a file to send to the authors
+  verbs selftest -d sim0                       a ConnectX in software
+
+What -record writes: version of this program, kernel, driver, firmware, board, the
+device's limits, the table, and of each test the bytes of work requests and of
+completions as they stood in memory. What it does not write: data of messages,
+which are made up anyway, keys, memory addresses, GIDs, GUIDs, LIDs, MAC and IP
+addresses, host names, serial numbers. They are zeros, or numbers that count: the
+first key 1, the second 2. The file is text: look at it.
+
+-serve takes orders from whoever connects, for one run: to send and receive in
+memory of its own. Use it in networks that you trust.
+
+Exit status: 0 nothing failed, 1 something did or could not be run, 2 wrong use.
+
+`
+
+// selftestOptions are the flags of verbs selftest.
+type selftestOptions struct {
+	device, peer, record string
+	serve, list          bool
+	quick, json          bool
+	port, rounds         int
+	patience             time.Duration
+	only                 []string
+}
+
+// cmdSelftest is verbs selftest.
+func cmdSelftest(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseSelftest(args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "verbs selftest: %v\nverbs selftest -h lists the flags.\n", err)
+		return 2
+	case o.list:
+		for _, name := range selftest.Names() {
+			fmt.Fprintln(stdout, name)
+		}
+		return 0
+	}
+	err = o.run(ctx, stdout, stderr)
+	var device *deviceError
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errSelftestFailed):
+		return 1
+	case errors.As(err, &device):
+		fmt.Fprintf(stderr, "verbs selftest: %s\n", oneLine(err))
+		return device.status
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "verbs selftest: interrupted")
+		return 1
+	}
+	fmt.Fprintf(stderr, "verbs selftest: %s\n", oneLine(err))
+	return 1
+}
+
+// errSelftestFailed: the table has told it all.
+var errSelftestFailed = errors.New("something failed")
+
+func parseSelftest(args []string, help io.Writer) (o selftestOptions, err error) {
+	f := flag.NewFlagSet("verbs selftest", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	var only string
+	f.StringVar(&o.device, "d", "", "test this `device`, by default the first that can be used; "+simulatedHelp)
+	f.StringVar(&o.peer, "peer", "", "the other end is served on this `host`, with a port if not the usual one")
+	f.BoolVar(&o.serve, "serve", false, "be the other end, for one run")
+	f.IntVar(&o.port, "port", selftest.Port, "with -serve: listen on this TCP `port`")
+	f.BoolVar(&o.quick, "quick", false, "do everything less often: seconds in the place of minutes")
+	f.IntVar(&o.rounds, "rounds", 0, "do what is done often at most `N` times; 0: as often as each test likes")
+	f.DurationVar(&o.patience, "patience", 10*time.Second, "how long a completion or event may take, a `time`; more for devices under emulation")
+	f.StringVar(&only, "only", "", "run the tests whose names contain one of these `words`, separated by commas")
+	f.BoolVar(&o.list, "list", false, "list the tests and leave")
+	f.StringVar(&o.record, "record", "", "write a `file` for those who compare devices; - is standard output, in the place of the table")
+	f.BoolVar(&o.json, "json", false, "write one JSON object instead of a table")
+	err = f.Parse(args)
+	given := map[string]bool{}
+	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(help, selftestUsage)
+		f.SetOutput(help)
+		f.PrintDefaults()
+		return o, err
+	case err != nil:
+		return o, err
+	case f.NArg() > 0:
+		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	case given["d"] && o.device == "":
+		return o, errors.New("-d: the device's name is empty")
+	case given["peer"] && o.peer == "":
+		return o, errors.New("-peer: the host's name is empty")
+	case given["record"] && o.record == "":
+		return o, errors.New("-record: the file's name is empty")
+	case o.port < 1 || o.port > 65535:
+		return o, fmt.Errorf("-port %d: allowed are 1 to 65535", o.port)
+	case given["port"] && !o.serve:
+		return o, errors.New("-port is for -serve; -peer takes HOST:PORT")
+	case o.rounds < 0 || o.rounds > 1_000_000:
+		return o, fmt.Errorf("-rounds %d: allowed are 0 to 1000000", o.rounds)
+	case o.patience < 100*time.Millisecond || o.patience > 5*time.Minute:
+		return o, fmt.Errorf("-patience %v: allowed are 100ms to 5m", o.patience)
+	case o.json && o.record == "-":
+		return o, errors.New("-json and -record - both write to standard output: choose one")
+	}
+	if o.serve {
+		for _, other := range []string{"peer", "record", "only", "json", "quick", "rounds", "patience"} {
+			if given[other] {
+				return o, fmt.Errorf("-serve does what the other end says: -%s is for that one", other)
+			}
+		}
+	}
+	if isSimulated(o.device) && (o.serve || o.peer != "") {
+		return o, fmt.Errorf("%s is in this process: it can have no other end elsewhere", o.device)
+	}
+	if o.peer != "" {
+		if o.peer, err = hostPort(o.peer); err != nil {
+			return o, err
+		}
+	}
+	if only != "" {
+		for word := range strings.SplitSeq(only, ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				o.only = append(o.only, word)
+			}
+		}
+		if len(o.only) == 0 {
+			return o, errors.New("-only: no words")
+		}
+	}
+	return o, nil
+}
+
+// hostPort adds the usual port to a host that has none.
+func hostPort(host string) (string, error) {
+	if _, port, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return "", fmt.Errorf("-peer %q: the port is none of 1 to 65535", host)
+		}
+		return host, nil
+	}
+	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.ContainsAny(bare, "[] /") || strings.Contains(bare, ":") && net.ParseIP(bare) == nil {
+		return "", fmt.Errorf("-peer %q: it is neither a host nor HOST:PORT", host)
+	}
+	return net.JoinHostPort(bare, strconv.Itoa(selftest.Port)), nil
+}
+
+// run runs the tests, or serves.
+func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	open, proves, err := o.opener()
+	if err != nil {
+		return err
+	}
+	if o.serve {
+		return o.other(ctx, open, stdout, stderr)
+	}
+	first, err := open()
+	if err != nil {
+		return err
+	}
+	place := placeOf(first)
+	place.Peer, place.Quick, place.Proves = o.peer, o.quick, proves
+	about := selftest.Describe(first)
+	first.Close()
+	c := selftest.Config{Open: open, Peer: o.peer, Quick: o.quick, Rounds: o.rounds, Only: o.only, Record: o.record != "", Patience: o.patience}
+	table := stdout
+	if o.json || o.record == "-" {
+		table = io.Discard
+	}
+	live := isTerminal(stdout) && table == stdout
+	if live {
+		c.Begin = func(name string) { fmt.Fprintf(stdout, "...            %s", name) }
+	}
+	c.Tell = func(r selftest.Row) {
+		if live {
+			fmt.Fprint(stdout, "\r\x1b[K")
+		}
+		fmt.Fprintln(table, r.Line())
+	}
+	fmt.Fprintln(table, place.Title())
+	result, err := selftest.Run(ctx, c)
+	if err != nil {
+		return &deviceError{err, 2}
+	}
+	report := result.Report(*place)
+	fmt.Fprintln(table, report.Summary())
+	if o.json {
+		err = report.WriteJSON(stdout)
+	}
+	if o.record != "" {
+		err = errors.Join(err, o.writeRecord(result.Record(report, about), stdout))
+		if err == nil && o.record != "-" && !o.json {
+			fmt.Fprintf(stdout, "%s has the bytes of requests and completions, and no data, keys, addresses or names: look at it, and send it along.\n", o.record)
+		}
+	}
+	if err == nil && !report.OK && report.Failed+report.NotRun > 0 {
+		return errSelftestFailed
+	}
+	return err
+}
+
+// writeRecord writes the file of -record.
+func (o *selftestOptions) writeRecord(r *selftest.Record, stdout io.Writer) error {
+	if o.record == "-" {
+		return r.Write(stdout)
+	}
+	f, err := os.Create(o.record)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.Write(f), f.Close())
+}
+
+// opener finds the device. What it returns opens it anew each time.
+func (o *selftestOptions) opener() (open func() (*uverbs.Device, error), proves string, err error) {
+	if isSimulated(o.device) {
+		m, err := newSimulatedSystem()
+		return func() (*uverbs.Device, error) { return m.open(o.device) }, modelProves, err
+	}
+	name := o.device
+	if name == "" {
+		list, err := uverbs.Devices()
+		for _, d := range list {
+			if err = d.Err; err == nil {
+				if err = usable(thisSystem{}, d.Name); err == nil {
+					name = d.Name
+					break
+				}
+			}
+		}
+		if name == "" {
+			status, err := withoutDevice(err, "")
+			return nil, "", &deviceError{err, status}
+		}
+	} else if err := usable(thisSystem{}, name); err != nil {
+		status, err := withoutDevice(err, name)
+		return nil, "", &deviceError{err, status}
+	}
+	return func() (*uverbs.Device, error) { return uverbs.Open(name, nil) }, "device, driver and kernel, as far as each row says", nil
+}
+
+// placeOf says what a device is.
+func placeOf(d *uverbs.Device) *selftest.Place {
+	info, attr := d.Info(), d.Attr()
+	p := &selftest.Place{Tool: toolVersion(), Device: d.Name(), Driver: info.Driver.String(), Firmware: attr.Firmware, Kernel: selftest.KernelRelease()}
+	for n := 1; n <= attr.Ports; n++ {
+		if port, err := d.PortAttr(n); err == nil && port.State == uverbs.PortActive {
+			p.Link = port.LinkLayer.String()
+			break
+		}
+	}
+	return p
+}
+
+// toolVersion is the version of this program, as far as it knows.
+func toolVersion() string {
+	b, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := b.Main.Version
+	for _, s := range b.Settings {
+		if s.Key == "vcs.revision" && v == "(devel)" {
+			v = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return v
+}
+
+// other is the other end.
+func (o *selftestOptions) other(ctx context.Context, open func() (*uverbs.Device, error), stdout, stderr io.Writer) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(o.port))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "verbs selftest: the other end of one run, on TCP port %d; Ctrl-C ends it\n", l.Addr().(*net.TCPAddr).Port)
+	err = selftest.Serve(ctx, l, open, func(s string) { fmt.Fprintf(stderr, "verbs selftest: %s\n", s) })
+	if err == nil {
+		fmt.Fprintln(stdout, "verbs selftest: the run is over")
+	}
+	return err
+}
