@@ -53,7 +53,12 @@ func (t *bench) order(ctx context.Context, s side, o Order) (*Answer, error) {
 		o.Patience = t.patience.Seconds()
 	}
 	a := s.do(ctx, &o)
-	return a, a.err()
+	if err := a.err(); err != nil && t.link == nil {
+		return a, here(err)
+	} else if err != nil {
+		return a, err
+	}
+	return a, nil
 }
 
 // here is an error without the words that it was far away.

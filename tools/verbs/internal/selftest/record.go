@@ -80,6 +80,7 @@ type recorder struct {
 	tests []*RecordedTest
 	seen  map[recordedKind]int
 	mask  *mask
+	bare  bool // nothing is masked: of tests
 }
 
 // recordedKind are completions that are alike.
@@ -124,8 +125,10 @@ func (r *recorder) completion(test string, e *end, w *uverbs.WC) {
 		n := r.mask.key(*key)
 		c.WC.Invalidated = &n
 	}
-	switch e.dev.Info().Driver {
-	case uverbs.DriverMlx5:
+	switch driver := e.dev.Info().Driver; {
+	case r.bare:
+		c.CQE, c.WQE = rows(raw.CQE), rows(raw.WQE)
+	case driver == uverbs.DriverMlx5:
 		c.Layout = "mlx5"
 		c.CQE = rows(r.mask.mlx5CQE(raw.CQE))
 		if w.Side == cq.SendSide {
@@ -133,7 +136,7 @@ func (r *recorder) completion(test string, e *end, w *uverbs.WC) {
 		} else {
 			c.WQE = rows(r.mask.mlx5Recv(raw.WQE))
 		}
-	case uverbs.DriverRXE:
+	case driver == uverbs.DriverRXE:
 		c.Layout = "rxe"
 		c.CQE = rows(r.mask.rxeCQE(raw.CQE))
 		if w.Side == cq.SendSide {

@@ -31,6 +31,7 @@ type Config struct {
 	Tell  func(Row)
 
 	marker []byte                                               // of tests of the masks
+	bare   bool                                                 // the same: no masks
 	tamper func(test string, e *end, w []uverbs.WC) []uverbs.WC // of tests of tests
 }
 
@@ -98,6 +99,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	r := &run{Config: c}
 	if c.Record {
 		r.recorder = newRecorder()
+		r.recorder.bare = c.bare
 	}
 	var chosen []test
 	for _, t := range tests {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
@@ -54,26 +55,23 @@ func (e *end) takeEvents() (n int, err error) {
 }
 
 // testArmRace: a completion comes while the queue is being armed, a little earlier or
-// later each time. Either it is there when the queue is polled after that, or an event
-// comes: without looking at the queue.
+// later each time, since another goroutine posts the request. Either it is there when the
+// queue is polled after that, or an event comes: without looking at the queue.
 func testArmRace(ctx context.Context, t *bench) error {
 	if err := t.withEvents(ctx); err != nil {
 		return err
 	}
-	e, sq, there := t.a, t.a.qp.SendQueue(), 0
-	target := e.peer.At(targetAt)
+	e, there := t.a, 0
 	rounds := t.rounds(20000, 300)
+	ask, posted := make(chan int), make(chan error, 1)
+	defer close(ask)
+	go t.postWhenAsked(ask, posted)
 	for i := range rounds {
-		sq.WriteInline(uint64(i), target, e.mem.Bytes()[:8])
-		if err := sq.Flush(); err != nil {
-			return err
-		}
-		for range i * 7 % 200 {
-			ctx.Err() // a moment
-		}
 		if _, err := e.takeEvents(); err != nil {
 			return err
 		}
+		ask <- i
+		dawdle(i * 7 % 300)
 		if err := e.cq.Arm(false); err != nil {
 			return err
 		}
@@ -83,6 +81,9 @@ func testArmRace(ctx context.Context, t *bench) error {
 		if len(e.polled) > 0 {
 			there++
 		} else if err := t.awaitEvent(ctx, fmt.Sprintf("round %d", i)); err != nil {
+			return err
+		}
+		if err := <-posted; err != nil {
 			return err
 		}
 		done, err := e.take(ctx, 1)
@@ -96,6 +97,27 @@ func testArmRace(ctx context.Context, t *bench) error {
 	t.notef("%d rounds, %d with the completion there after arming, %d with an event", rounds, there, rounds-there)
 	return e.quiet()
 }
+
+// postWhenAsked posts a write for each round that it is asked for.
+func (t *bench) postWhenAsked(ask <-chan int, posted chan<- error) {
+	e, sq := t.a, t.a.qp.SendQueue()
+	data, target := make([]byte, 8), e.peer.At(targetAt)
+	fill(data, 1, e.marker)
+	for i := range ask {
+		dawdle(i * 13 % 500)
+		sq.WriteInline(uint64(i), target, data)
+		posted <- sq.Flush()
+	}
+}
+
+// dawdle takes a moment.
+func dawdle(n int) {
+	for i := range n {
+		moment.Store(int64(i))
+	}
+}
+
+var moment atomic.Int64
 
 // awaitEvent waits for an event of A's queue, which is armed and was empty after that.
 func (t *bench) awaitEvent(ctx context.Context, when string) error {
