@@ -79,7 +79,7 @@ func (e *end) carryOut(ctx context.Context, o *Order, a *Answer) (err error) {
 			return fmt.Errorf("bytes %d to %d of %d", o.Off, o.Off+o.Bytes, len(b))
 		}
 		if b = b[o.Off:][:o.Bytes]; o.Do == doCheck {
-			return differ(b, o.Seed, e.marker)
+			return e.check(ctx, b, o.Seed)
 		}
 		fill(b, o.Seed, e.marker)
 	case doReady:
@@ -114,6 +114,20 @@ func (e *end) carryOut(ctx context.Context, o *Order, a *Answer) (err error) {
 	default:
 		return fmt.Errorf("nobody here knows how to %q", o.Do)
 	}
+	return err
+}
+
+// check looks for a pattern. On UC a write has ended when it has left, and the other end
+// is not told when it has come: there it waits.
+func (e *end) check(ctx context.Context, b []byte, seed uint64) error {
+	err := differ(b, seed, e.marker)
+	if err == nil || e.spec.Type != uverbs.UC {
+		return err
+	}
+	wait(ctx, 0, func() (bool, error) {
+		err = differ(b, seed, e.marker)
+		return err == nil, nil
+	})
 	return err
 }
 

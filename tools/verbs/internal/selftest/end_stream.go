@@ -184,8 +184,8 @@ func (t *traffic) credit(w uverbs.WC) error {
 
 // sink takes the messages.
 func (t *traffic) sink(ctx context.Context) error {
-	each := max(1, t.Credit/2)
-	for t.arrived < t.Messages || t.ended < t.sent {
+	each, credited := max(1, t.Credit/2), 0
+	for credited < t.Messages || t.ended < t.sent {
 		w, err := t.next(ctx)
 		if err != nil {
 			return err
@@ -198,26 +198,33 @@ func (t *traffic) sink(ctx context.Context) error {
 				return fmt.Errorf("the completion of credit %d came, and that of %d is next", w.ID, t.ended)
 			}
 			t.ended++
+		} else if err := t.took(w); err != nil {
+			return err
+		}
+		// A credit may have been due before there was room for it.
+		due := t.arrived-credited >= each || t.arrived == t.Messages && credited < t.Messages
+		if !due || t.qp.SendQueue().Room() == 0 {
 			continue
 		}
-		if err := t.message(w); err != nil {
+		if err := t.send(&Work{Op: cq.OpSendImm, ID: uint64(t.sent), Imm: uint32(t.arrived)}); err != nil {
 			return err
 		}
-		t.offer(t.Stream, w.ID)
-		if err := t.recvQueue().Flush(); err != nil {
+		if err := t.qp.SendQueue().Flush(); err != nil {
 			return err
 		}
-		if t.arrived%each == 0 || t.arrived == t.Messages {
-			if err := t.send(&Work{Op: cq.OpSendImm, ID: uint64(t.sent), Imm: uint32(t.arrived)}); err != nil {
-				return err
-			}
-			if err := t.qp.SendQueue().Flush(); err != nil {
-				return err
-			}
-			t.sent++
-		}
+		t.sent++
+		credited = t.arrived
 	}
 	return t.quiet()
+}
+
+// took checks a message and offers its receive again.
+func (t *traffic) took(w uverbs.WC) error {
+	if err := t.message(w); err != nil {
+		return err
+	}
+	t.offer(t.Stream, w.ID)
+	return t.recvQueue().Flush()
 }
 
 // message checks a message: that it is the next one, and what it is to be.

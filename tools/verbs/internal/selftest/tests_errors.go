@@ -58,11 +58,14 @@ func (t *bench) failure(ctx context.Context, s side, id uint64, of cq.Side, may 
 	return nil
 }
 
-// soft adds statuses that soft-RoCE has in the place of the right one.
+// soft adds statuses that a device has in the place of the right one where soft-RoCE is
+// at one of the ends.
 func (t *bench) soft(right cq.Status, others ...cq.Status) []cq.Status {
 	may := []cq.Status{right}
-	if t.made[0].Device.Driver == uverbs.DriverRXE.String() {
-		may = append(may, others...)
+	for _, a := range t.made {
+		if a.Device.Driver == uverbs.DriverRXE.String() {
+			return append(may, others...)
+		}
 	}
 	return may
 }
