@@ -23,7 +23,7 @@ func memoryTests() []test {
 		{group: "RC", name: "fence", run: testFence},
 		{group: "RC", name: "unsignalled sends", run: testUnsignaled},
 		{group: "RC", name: "shared receive queue", claims: claimsSRQ, run: testSRQ},
-		{group: "UD", name: "shared receive queue", claims: claimsSRQ, run: testDatagramSRQ},
+		{group: "UD", name: "shared receive queue", run: testDatagramSRQ},
 	}
 }
 
