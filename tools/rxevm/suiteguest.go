@@ -83,6 +83,7 @@ func (s *suite) guestPart(ctx context.Context, kernel string) {
 		if kernel == harshKernel {
 			s.harshGuest(ctx, where, v, tests)
 		}
+		s.selftestGuest(ctx, where, kernel, v)
 		s.games(ctx, where, v, interop(kernel))
 	})
 	s.probesPart(ctx, kernel, probing)

@@ -55,6 +55,7 @@ func (s *suite) hostPart(ctx context.Context) {
 		return first, err
 	})
 	s.releaseTwice(ctx, where)
+	s.selftestHost(ctx, where)
 	s.referee(ctx, where)
 	s.conformance(ctx, where)
 	s.mutations(ctx, where)

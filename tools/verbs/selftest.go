@@ -189,6 +189,13 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 	if o.serve {
 		return o.other(ctx, open, stdout, stderr)
 	}
+	var file *os.File // found out about before it has anything to keep
+	if o.record != "" && o.record != "-" {
+		if file, err = os.Create(o.record); err != nil {
+			return err
+		}
+		defer file.Close()
+	}
 	first, err := open()
 	if err != nil {
 		return err
@@ -223,8 +230,13 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 		err = report.WriteJSON(stdout)
 	}
 	if o.record != "" {
-		err = errors.Join(err, o.writeRecord(result.Record(report, about), stdout))
-		if err == nil && o.record != "-" && !o.json {
+		record := result.Record(report, about)
+		if file == nil {
+			err = errors.Join(err, record.Write(stdout))
+		} else {
+			err = errors.Join(err, record.Write(file), file.Close())
+		}
+		if err == nil && file != nil && !o.json {
 			fmt.Fprintf(stdout, "%s has the bytes of requests and completions, and no data, keys, addresses or names: look at it, and send it along.\n", o.record)
 		}
 	}
@@ -232,18 +244,6 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 		return errSelftestFailed
 	}
 	return err
-}
-
-// writeRecord writes the file of -record.
-func (o *selftestOptions) writeRecord(r *selftest.Record, stdout io.Writer) error {
-	if o.record == "-" {
-		return r.Write(stdout)
-	}
-	f, err := os.Create(o.record)
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.Write(f), f.Close())
 }
 
 // opener finds the device. What it returns opens it anew each time.
