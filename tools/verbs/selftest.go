@@ -287,19 +287,14 @@ func placeOf(d *uverbs.Device) *selftest.Place {
 	return p
 }
 
-// toolVersion is the version of this program, as far as it knows.
+// toolVersion is the version of this program, and its commit, as verbs version says them.
 func toolVersion() string {
-	b, ok := debug.ReadBuildInfo()
+	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		info = new(debug.BuildInfo)
 	}
-	v := b.Main.Version
-	for _, s := range b.Settings {
-		if s.Key == "vcs.revision" && v == "(devel)" {
-			v = s.Value[:min(12, len(s.Value))]
-		}
-	}
-	return v
+	lines := strings.SplitN(versionText(info, releaseVersion, releaseCommit), "\n", 3)
+	return strings.TrimPrefix(lines[0], "verbs ") + ", " + lines[1]
 }
 
 // other is the other end.
