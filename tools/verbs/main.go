@@ -6,8 +6,8 @@
 //	verbs doctor [flags]            look for what keeps RDMA from working here
 //	verbs perf TEST [flags] [HOST]  measure what perftest measures
 //	verbs pingpong [flags] [HOST]   play ping-pong, also with ibv_rc_pingpong
-//	verbs top [flags]               show every RDMA object of this machine, and what moves
 //	verbs selftest [flags]          try all of a device, and tell what passed
+//	verbs top [flags]               show every RDMA object of this machine, and what moves
 //	verbs version                   say which version this is
 //	verbs waiting [flags]           measure ways to wait for completions
 package main
@@ -37,8 +37,8 @@ var commands = []command{
 	{"doctor", "[flags]", "look for what keeps RDMA from working on this machine", cmdDoctor},
 	{"perf", "TEST [flags] [HOST]", "measure bandwidth and latency, as perftest does", cmdPerf},
 	{"pingpong", "[flags] [HOST]", "play ping-pong, also with ibv_rc_pingpong", cmdPingpong},
-	{"top", "[flags]", "show every RDMA object of this machine, and what moves", cmdTop},
 	{"selftest", "[flags]", "try everything on a device: what passes, fails, is not supported", cmdSelftest},
+	{"top", "[flags]", "show every RDMA object of this machine, and what moves", cmdTop},
 	{"version", "", "say which version this is, for bug reports", cmdVersion},
 	{"waiting", "[flags]", "measure what it gives and costs to wait in one way or another", cmdWaiting},
 }
