@@ -90,6 +90,9 @@ func (p topPlace) runFlags(ctx context.Context, o topOptions, stdout, stderr io.
 	// Whether there is anything to look at is known before probes are
 	// attached.
 	links, err := netlink.Links()
+	if errors.Is(err, nldev.ErrNoRDMA) {
+		return 1, fmt.Errorf("%w; verbs doctor says what to do", err)
+	}
 	if err != nil {
 		return 1, err
 	}

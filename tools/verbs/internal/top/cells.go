@@ -73,7 +73,7 @@ func scaled(v, step float64, units [7]string) string {
 		i++
 	}
 	digits := 0
-	if v != 0 && v < 10 && (i > 0 || v != float64(int64(v))) {
+	if v != 0 && v < 9.95 && (i > 0 || v != float64(int64(v))) {
 		digits = 1
 	}
 	return strconv.FormatFloat(v, 'f', digits, 64) + units[i]

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 	"unicode/utf8"
 
@@ -66,7 +67,7 @@ func TestProcessOfThread(t *testing.T) {
 		file.Data = []byte(text)
 		w.proc[path] = &file
 	}
-	h := Host{w.proc, w.sys}
+	h := Host{Proc: w.proc, Sys: w.sys}
 	for tid := range uint32(9) {
 		if p := h.process(tid); p != (process{}) {
 			t.Errorf("thread %d is of %+v", tid, p)
@@ -74,6 +75,21 @@ func TestProcessOfThread(t *testing.T) {
 	}
 	if p := h.process(200); p != (process{100, "worker"}) {
 		t.Errorf("a process without a name of its own: %+v", p)
+	}
+}
+
+// A /proc of another PID namespace has other processes under the same numbers.
+func TestForeignProc(t *testing.T) {
+	for self, foreign := range map[string]bool{"42 (verbs) R 1": false, "43 (verbs) R 1": true, "": true} {
+		w := newWorld()
+		w.proc["self/stat"] = &fstest.MapFile{Data: []byte(self)}
+		c := w.collector()
+		c.host.PID = 42
+		l := look(t, c)
+		q := l.device("rxe0").CQs[1]
+		if (q.PID == nil) != foreign || deref(q.Thread) != 104 || (len(l.Notes) == 1) != foreign {
+			t.Errorf("self is %q: %+v, notes %q", self, q.Owner, l.Notes)
+		}
 	}
 }
 

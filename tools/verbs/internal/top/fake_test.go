@@ -286,7 +286,7 @@ func (w *world) collector() *Collector {
 	if w.tracer != nil {
 		t = w.tracer
 	}
-	c := NewCollector(&w.netlink, Host{w.proc, w.sys}, t, TraceLevels("permission denied: run as root, or with CAP_BPF and CAP_PERFMON")...)
+	c := NewCollector(&w.netlink, Host{Proc: w.proc, Sys: w.sys}, t, TraceLevels("permission denied: run as root, or with CAP_BPF and CAP_PERFMON")...)
 	c.now = func() time.Time { return w.time }
 	return c
 }

@@ -13,10 +13,27 @@ import (
 
 // A Host is where a collector looks besides netlink: the roots of /proc and
 // /sys.
-type Host struct{ Proc, Sys fs.FS }
+type Host struct {
+	Proc, Sys fs.FS
+
+	// PID is this process's number. Where /proc has another for it, /proc
+	// is of another PID namespace than the socket, as in a container that has
+	// the host's, and its numbers mean nothing here. 0 takes any /proc.
+	PID int
+}
 
 // ThisHost is the machine that the program runs on.
-func ThisHost() Host { return Host{Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys")} }
+func ThisHost() Host { return Host{Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys"), PID: os.Getpid()} }
+
+// foreign says whether /proc is of another PID namespace, or nothing of the kind.
+func (h Host) foreign() bool {
+	if h.PID == 0 {
+		return false
+	}
+	b, err := readSome(h.Proc, "self/stat", maxStatus)
+	number, _, _ := strings.Cut(string(b), " ")
+	return err != nil || number != strconv.Itoa(h.PID)
+}
 
 // Limits of what files of /proc and /sys can mean.
 const (

@@ -60,7 +60,12 @@ func (t *table) fit(cells [][]string, width int) (kept []int, widths []int) {
 		total += widths[i] + gap
 	}
 	for width > 0 && total-gap > width {
-		worst := slices.MaxFunc(kept, func(a, b int) int { return t.columns[a].drop - t.columns[b].drop })
+		worst := kept[0] // the last of those that matter least
+		for _, i := range kept {
+			if t.columns[i].drop >= t.columns[worst].drop {
+				worst = i
+			}
+		}
 		if t.columns[worst].drop == 0 {
 			break
 		}

@@ -25,8 +25,8 @@ func busiest(a, b *float64) int { return cmp.Compare(deref(b), deref(a)) }
 func ports(l *Look) *table {
 	list := gather(l, func(d *Device) []*Port { return d.Ports }, func(a, b *Port) int { return 0 })
 	return &table{
-		columns: []column{{"DEVICE", true, 0}, {"PORT", false, 0}, {"STATE", true, 0}, {"NETDEV", true, 6}, {"OUT-PKT/s", false, 2}, {"IN-PKT/s", false, 2},
-			{"OUT-MB/s", false, 3}, {"IN-MB/s", false, 3}, {"OTHER COUNTERS THAT MOVE", true, 1}},
+		columns: []column{{"DEVICE", true, 0}, {"PORT", false, 0}, {"STATE", true, 0}, {"NETDEV", true, 6}, {"OUT-PKT/s", false, 1}, {"IN-PKT/s", false, 1},
+			{"OUT-MB/s", false, 3}, {"IN-MB/s", false, 3}, {"OTHER COUNTERS THAT MOVE", true, 2}},
 		n: len(list),
 		row: func(i int) []string {
 			p := list[i].x
