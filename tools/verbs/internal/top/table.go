@@ -14,6 +14,14 @@ type column struct {
 	drop int
 }
 
+// need is how wide a column is at least. A text in the last one may be cut.
+func (t *table) need(i, width int) int {
+	if c := t.columns[i]; i == len(t.columns)-1 && c.left {
+		width = min(width, len(c.name))
+	}
+	return width
+}
+
 // A table makes its rows when they are wanted: of thousands a terminal shows a
 // few.
 type table struct {
@@ -57,7 +65,7 @@ func (t *table) fit(cells [][]string, width int) (kept []int, widths []int) {
 			widths[i] = max(widths[i], len(r[i]))
 		}
 		kept = append(kept, i)
-		total += widths[i] + gap
+		total += t.need(i, widths[i]) + gap
 	}
 	for width > 0 && total-gap > width {
 		worst := kept[0] // the last of those that matter least
@@ -69,7 +77,7 @@ func (t *table) fit(cells [][]string, width int) (kept []int, widths []int) {
 		if t.columns[worst].drop == 0 {
 			break
 		}
-		total -= widths[worst] + gap
+		total -= t.need(worst, widths[worst]) + gap
 		kept = slices.DeleteFunc(kept, func(i int) bool { return i == worst })
 	}
 	return kept, widths
