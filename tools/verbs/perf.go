@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/perf"
@@ -114,5 +115,9 @@ func (o *perfOptions) draw(reports []*perf.Report) error {
 	if o.svg == "" || len(reports) == 0 {
 		return nil
 	}
-	return perf.BadConfig("-svg: not yet")
+	f, err := os.Create(o.svg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(perf.WriteSVG(f, reports), f.Close())
 }
