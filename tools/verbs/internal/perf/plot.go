@@ -117,8 +117,7 @@ func (p *plot) latency(reports []*Report, y float64) float64 {
 	p.sizes(x, up)
 	for i, line := range lines {
 		p.line(line, x, up, svg.Colour(len(names)-1-i), true)
-		last := line[len(line)-1]
-		p.c.Text(x.place(last.x)+10, up.place(last.y)+4, svg.Colour(len(names)-1-i), "start", "%s", names[i])
+		p.name(i, up, svg.Colour(len(names)-1-i), names[i])
 	}
 	return up.at + 30
 }
@@ -164,7 +163,7 @@ func (p *plot) spread(reports []*Report, y float64) float64 {
 	}
 	for i, c := range curves {
 		p.line(c.line, x, up, svg.Colour(i), len(c.line) == 1)
-		p.c.Text(plotRight+14, up.end+12+16*float64(i), svg.Colour(i), "start", "%s", c.name)
+		p.name(i, up, svg.Colour(i), c.name)
 	}
 	return up.at + 30
 }
@@ -267,6 +266,11 @@ func (p *plot) across(y float64, format string, args ...any) {
 func (p *plot) upward(x float64, up axis, format string, args ...any) {
 	p.c.Path("grid", "M%.1f %.1fV%.1f", x, up.end, up.at)
 	p.c.Text(x, up.at+16, "note", "middle", format, args...)
+}
+
+// name names the i-th line of a panel.
+func (p *plot) name(i int, up axis, class, name string) {
+	p.c.Text(plotRight+14, up.end+12+16*float64(i), class, "start", "%s", name)
 }
 
 // line draws points, and marks them if that is wanted.
