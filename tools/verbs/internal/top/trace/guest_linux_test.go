@@ -15,7 +15,7 @@ import (
 
 // patience is how long a test waits for something that must come, on an
 // emulated and busy machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // A bench is two queue pairs of this process that are connected with each
 // other over soft-RoCE. Sends of one complete on a CQ that nobody polls but the

@@ -74,6 +74,8 @@ func (t *Tracer) open(o Options, p privileges, cache *btf.Cache) error {
 	var cqErr error
 	if t.offsets, cqErr = a.resolver.cq(); cqErr == nil {
 		ring = a.ring()
+	} else if _, err := os.Stat("/sys/class/infiniband"); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no RDMA driver is loaded, so there is nothing to look at: %w", err)
 	}
 	groups := []struct {
 		group
