@@ -75,5 +75,9 @@ func (o *perfOptions) together(ctx context.Context, client, server *perf.Side, s
 	if err != nil {
 		here.Close()
 	}
-	return errors.Join(err, <-served)
+	other := <-served
+	if err == nil || perf.Stopped(err) && other != nil {
+		return other // the cause
+	}
+	return err
 }

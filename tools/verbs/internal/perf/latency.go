@@ -13,16 +13,16 @@ import (
 // A game is what one side does in a phase of a test of latency: one message is under way
 // at a time. Its loops allocate nothing.
 type game struct {
-	stream // of one queue; what it knows of totals is not used
-	times  *times
-	first  bool  // this side sends first
-	limit  int64 // messages of each side, or round trips
-	posted int64
+	*stream // of one queue; what it knows of totals is not used
+	times   *times
+	first   bool  // this side sends first
+	limit   int64 // messages of each side, or round trips
+	posted  int64
 }
 
 // newGame makes a game for a phase of n messages, or of a duration.
 func (s *Side) newGame(w *wait, l *link, n int64, duration time.Duration, t *times) *game {
-	g := &game{stream: *s.newStream(w, l, n, duration), times: t, first: s.cfg.Server != "", limit: n}
+	g := &game{stream: s.newStream(w, l, n, duration), times: t, first: s.cfg.Server != "", limit: n}
 	if duration > 0 {
 		g.limit = unknown
 	}
@@ -31,7 +31,10 @@ func (s *Side) newGame(w *wait, l *link, n int64, duration time.Duration, t *tim
 
 // play plays to the end.
 func (g *game) play(word *atomic.Uint64, shift int, last *byte) (err error) {
-	g.begin = time.Now()
+	g.start()
+	if g.first && g.limit == unknown {
+		defer time.AfterFunc(g.duration, func() { g.over.Store(true) }).Stop()
+	}
 	switch g.verb {
 	case Send:
 		err = g.pingpong()
@@ -40,7 +43,8 @@ func (g *game) play(word *atomic.Uint64, shift int, last *byte) (err error) {
 	default:
 		err = g.asks()
 	}
-	g.last = time.Since(g.begin)
+	g.end()
+	g.times.nsec = g.nsec()
 	if err == nil && g.first {
 		err = g.tell(g.posted)
 	}
@@ -49,12 +53,11 @@ func (g *game) play(word *atomic.Uint64, shift int, last *byte) (err error) {
 
 // mark notes that a message goes out, and says whether one more is to: time may be over.
 func (g *game) mark() bool {
-	now := time.Since(g.begin)
-	g.times.mark(now)
+	g.times.mark(g.now())
 	if g.count != nil {
 		g.count.Store(g.posted)
 	}
-	if g.first && g.limit == unknown && now >= g.duration {
+	if g.first && g.limit == unknown && g.over.Load() {
 		g.limit = g.posted
 		return false
 	}

@@ -42,7 +42,7 @@ func (s *Side) Measure(ctx context.Context, size int, count *atomic.Int64) (*Rep
 
 // named adds the device to an error of it.
 func (s *Side) named(err error) error {
-	if stop := (*stoppedError)(nil); err == nil || errors.As(err, &stop) || errors.Is(err, context.Canceled) {
+	if err == nil || Stopped(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", s.dev.Name(), err)
@@ -112,7 +112,7 @@ func (s *Side) run(ctx context.Context, n int64, duration time.Duration, count *
 		g := s.newGame(w, s.link, n, duration, r.times)
 		g.count = count
 		err = g.play(word, shift, &s.mem.Bytes()[s.out(0)+s.current-1])
-		r.mine = result{Sent: g.posted, Received: g.received, Nsec: int64(max(g.last, 1)), Latency: r.times.latency(s.parts()), Spread: r.times.histogram(s.parts())}
+		r.mine = result{Sent: g.posted, Received: g.received, Nsec: int64(g.stretch.duration), Latency: r.times.latency(s.parts()), Spread: r.times.histogram(s.parts())}
 		if c.Test.answers() {
 			r.mine.Sent = g.sent
 		}
@@ -120,9 +120,9 @@ func (s *Side) run(ctx context.Context, n int64, duration time.Duration, count *
 		st := s.newStream(w, s.link, n, duration)
 		st.count, st.peaks = count, peaks
 		err = st.run()
-		r.mine = result{Sent: st.sent, Received: st.received, Nsec: int64(st.took())}
+		r.mine = result{Sent: st.sent, Received: st.received, Nsec: st.took()}
 		if peaks != nil {
-			r.mine.Peak = peaks.best()
+			r.mine.Peak = peaks.best() * 1e9 / st.nsec()
 		}
 	}
 	r.own = r.mine.Sent + r.mine.Received

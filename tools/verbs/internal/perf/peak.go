@@ -1,7 +1,5 @@
 package perf
 
-import "time"
-
 // A peak remembers how far a stream was at some moments, to tell how fast its best stretch
 // was: as perftest's, from the post of one message to the completion of one behind it.
 type peak struct {
@@ -11,7 +9,7 @@ type peak struct {
 }
 
 type mark struct {
-	at           time.Duration
+	at           int64 // ticks
 	posted, done int64
 }
 
@@ -21,7 +19,7 @@ const maxMarks = 2048
 func newPeak() *peak { return &peak{marks: make([]mark, 0, maxMarks), every: 1} }
 
 // add remembers a moment. Where there are too many, every other one is forgotten.
-func (p *peak) add(at time.Duration, posted, done int64) {
+func (p *peak) add(at int64, posted, done int64) {
 	if p.skip++; p.skip < p.every {
 		return
 	}
@@ -36,12 +34,12 @@ func (p *peak) add(at time.Duration, posted, done int64) {
 	p.marks = append(p.marks, mark{at, posted, done})
 }
 
-// best is the most messages a second: posted after one moment, and done at a later one.
+// best is the most messages in a tick: posted after one moment, and done at a later one.
 func (p *peak) best() (rate float64) {
 	for i, from := range p.marks {
 		for _, to := range p.marks[i+1:] {
 			if n, d := to.done-from.posted, to.at-from.at; n > 0 && d > 0 {
-				rate = max(rate, float64(n)/d.Seconds())
+				rate = max(rate, float64(n)/float64(d))
 			}
 		}
 	}

@@ -33,6 +33,13 @@ type stoppedError struct{ text string }
 
 func (e *stoppedError) Error() string { return e.text }
 
+// Stopped says whether an error is that the other side has ended before its time, and so
+// tells less than its own error.
+func Stopped(err error) bool {
+	stop := (*stoppedError)(nil)
+	return errors.As(err, &stop) || errors.Is(err, errHungUp)
+}
+
 // newPhase agrees with the other side that both are ready, and begins to listen.
 func (s *Side) newPhase(ctx context.Context) (*phase, error) {
 	s.phase++
@@ -104,10 +111,9 @@ func (p *phase) end(ctx context.Context, l *link, mine result, err error) (*resu
 		p.endSoft(nil)
 		p.endHard(nil)
 	}()
-	stop := (*stoppedError)(nil)
 	if err != nil {
 		mine.Partial = true
-		if !errors.As(err, &stop) && ctx.Err() == nil {
+		if !Stopped(err) && ctx.Err() == nil {
 			mine.Error = err.Error()
 		}
 	}
@@ -142,7 +148,7 @@ func (l *link) tell(n int64) error { return l.send(message{Sent: &sent{n}}) }
 
 // silence is how long nothing may come where messages may get lost, before a test of
 // latency is over.
-const silence = 10 * time.Second
+const silence = 30 * time.Second
 
 // watchdog ends a phase in which count has not changed for long. Stop it when done.
 func (p *phase) watchdog(count *atomic.Int64, transport string) (stop func()) {

@@ -33,8 +33,9 @@ type stream struct {
 	told     bool // the other side knows that all was sent
 	drain    bool // the other side has sent everything
 
-	begin       time.Time
-	first, last time.Duration // of what is measured, since begin
+	stretch
+	first, last int64       // ticks, of what is measured
+	over        atomic.Bool // the duration is
 	wcs         [64]uverbs.WC
 }
 
@@ -71,7 +72,11 @@ func (s *Side) newStream(w *wait, l *link, n int64, duration time.Duration) *str
 
 // run sends and receives to the end.
 func (s *stream) run() error {
-	s.begin = time.Now()
+	s.start()
+	defer s.end()
+	if s.total == unknown {
+		defer time.AfterFunc(s.duration, func() { s.over.Store(true) }).Stop()
+	}
 	if s.peaks != nil {
 		s.peaks.add(0, 0, 0)
 	}
@@ -81,14 +86,14 @@ func (s *stream) run() error {
 		}
 		if s.sent == s.total && !s.told {
 			s.told = true
-			s.last = time.Since(s.begin)
+			s.last = s.now()
 			if err := s.tell(s.sent); err != nil {
 				return err
 			}
 		}
 		if s.told && s.received >= s.expected {
 			if s.expected > 0 {
-				s.last = time.Since(s.begin)
+				s.last = s.now()
 			}
 			return nil
 		}
@@ -108,7 +113,7 @@ func (s *stream) some() (int, error) {
 		if s.drain && s.lossy && s.told {
 			n, err := s.grace(s.wcs[:])
 			if n > 0 {
-				s.last = time.Since(s.begin)
+				s.last = s.now()
 			}
 			return n, err
 		}
@@ -116,7 +121,7 @@ func (s *stream) some() (int, error) {
 		if errors.Is(err, errPeerSent) {
 			s.drain = true
 			if s.expected > 0 {
-				s.expected, s.last = s.phase.told.Load(), time.Since(s.begin)
+				s.expected, s.last = s.phase.told.Load(), s.now()
 				if s.told && s.received >= s.expected {
 					return 0, nil
 				}
@@ -153,7 +158,7 @@ func (s *stream) post() error {
 func (s *stream) take(n int) error {
 	if s.received == 0 && s.sent == 0 && s.total == 0 {
 		// Who only receives begins with the first message.
-		s.first = time.Since(s.begin)
+		s.first = s.now()
 	}
 	for i := range s.wcs[:n] {
 		w := &s.wcs[i]
@@ -181,23 +186,14 @@ func (s *stream) take(n int) error {
 	if s.count != nil {
 		s.count.Store(s.sent + s.received)
 	}
-	if s.peaks != nil || s.total == unknown {
-		s.look()
-	}
-	return nil
-}
-
-// look looks at the clock.
-func (s *stream) look() {
-	now := time.Since(s.begin)
 	if s.peaks != nil {
 		var posted int64
 		for i := range s.queues {
 			posted += s.queues[i].posted
 		}
-		s.peaks.add(now, posted, s.sent)
+		s.peaks.add(s.now(), posted, s.sent)
 	}
-	if s.total == unknown && now >= s.duration {
+	if s.total == unknown && s.over.Load() {
 		s.total = 0
 		for i := range s.queues {
 			q := &s.queues[i]
@@ -206,12 +202,13 @@ func (s *stream) look() {
 			s.total += q.limit
 		}
 	}
+	return nil
 }
 
-// took is how long the phase took, as far as it came.
-func (s *stream) took() time.Duration {
+// took is how many nanoseconds the phase took, as far as it came.
+func (s *stream) took() int64 {
 	if s.last == 0 {
-		s.last = time.Since(s.begin)
+		s.last = s.ticks
 	}
-	return max(s.last-s.first, 1)
+	return int64(max(float64(s.last-s.first)*s.nsec(), 1))
 }

@@ -184,11 +184,10 @@ func (t *Text) WriteTail(w io.Writer) error {
 
 // latencies writes all latencies, as far as that is asked for.
 func (t *Text) latencies(b *strings.Builder, r *Report) {
-	usec := func(nsec int64) float64 { return float64(nsec) / 1e3 / float64(r.parts) }
 	list := func(all []int64) {
 		b.WriteString("#, usec\n")
 		for i, d := range all {
-			fmt.Fprintf(b, "%d, %g\n", i+1, usec(d))
+			fmt.Fprintf(b, "%d, %g\n", i+1, r.times.usec(float64(d), r.parts))
 		}
 		if !r.times.all {
 			fmt.Fprintf(b, "(the first %d of %d)\n", len(all), r.times.n)
