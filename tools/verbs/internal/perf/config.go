@@ -249,8 +249,6 @@ func (c *Config) defaults() {
 		if t.Verb == Write && !t.Latency {
 			c.Iters = defaultWriteBW
 		}
-		// A list is behind one doorbell, also the last one.
-		c.Iters = roundUp(c.Iters, c.PostList)
 	}
 	if c.Warmup < 0 {
 		c.Warmup = defaultWarmup
@@ -258,7 +256,6 @@ func (c *Config) defaults() {
 			c.Warmup = min(c.Warmup, c.Iters)
 		}
 	}
-	c.Warmup = roundUp(c.Warmup, c.PostList)
 	switch {
 	case c.Size != 0 || c.All:
 	case t.Verb == Atomic:
@@ -309,8 +306,6 @@ func (c *Config) lists() error {
 		return BadConfig("a list of %d requests (-l) in a send queue of %d (-t): it does not fit", c.PostList, c.SendDepth)
 	case c.PostList > 1 && c.PostList%c.SignalEvery != 0:
 		return BadConfig("a completion for %d requests (-Q) in lists of %d (-l): the list has to be a multiple", c.SignalEvery, c.PostList)
-	case c.Iters%c.PostList != 0:
-		return BadConfig("%d iterations (-n) in lists of %d (-l): -n has to be a multiple", c.Iters, c.PostList)
 	case c.RecvList > c.RecvDepth:
 		return BadConfig("a list of %d receives (--recv_post_list) in a receive queue of %d (-r): it does not fit", c.RecvList, c.RecvDepth)
 	}

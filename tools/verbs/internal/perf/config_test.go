@@ -41,7 +41,7 @@ func TestDefaults(t *testing.T) {
 			w.Transport, w.Iters, w.Warmup, w.SendDepth, w.SignalEvery, w.RecvDepth, w.RecvList = "UD", 1000, 100, 128, 100, 1000, 64
 		}},
 		{"write_bw", func(c *c) { c.PostList, c.Size = 32, 64 }, func(w *c) {
-			w.PostList, w.Size, w.Iters, w.Warmup, w.SendDepth, w.SignalEvery = 32, 64, 5024, 128, 128, 32
+			w.PostList, w.Size, w.Iters, w.Warmup, w.SendDepth, w.SignalEvery = 32, 64, 5000, 100, 128, 32
 		}},
 		{"write_bw", func(c *c) { c.Duration, c.SendDepth = time.Second, 16 }, func(w *c) {
 			w.Duration, w.Size, w.Warmup, w.SendDepth, w.SignalEvery, w.NoPeak = time.Second, 65536, 100, 16, 1, true
@@ -109,7 +109,6 @@ func TestBadConfig(t *testing.T) {
 		{"send_bw", func(c *c) { c.Samples = true }, "are of latencies: choose send_lat"},
 		{"send_bw", func(c *c) { c.PostList, c.SendDepth = 64, 32 }, "a list of 64 requests (-l) in a send queue of 32 (-t)"},
 		{"send_bw", func(c *c) { c.PostList, c.SignalEvery = 8, 3 }, "a completion for 3 requests (-Q) in lists of 8 (-l)"},
-		{"send_bw", func(c *c) { c.PostList, c.Iters = 8, 100 }, "100 iterations (-n) in lists of 8 (-l)"},
 		{"send_bw", func(c *c) { c.RecvDepth, c.RecvList = 8, 9 }, "a list of 9 receives (--recv_post_list)"},
 		{"send_bw", func(c *c) { c.ReadDepth = 3 }, "-o: send_bw reads nothing"},
 		{"read_bw", func(c *c) { c.Inline = 3 }, "-I: reads and atomics carry nothing"},

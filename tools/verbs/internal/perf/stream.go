@@ -136,8 +136,12 @@ func (s *stream) some() (int, error) {
 func (s *stream) post() error {
 	for i := range s.queues {
 		q := &s.queues[i]
-		for q.posted < q.limit && q.posted-q.done+int64(s.list) <= int64(s.depth) {
-			for range s.list {
+		for q.posted < q.limit {
+			n := min(int64(s.list), q.limit-q.posted)
+			if q.posted-q.done+n > int64(s.depth) {
+				break
+			}
+			for range n {
 				q.posted++
 				if q.quiet--; q.quiet > 0 && q.posted != q.limit {
 					s.stageQuiet(q, uint64(i))
