@@ -97,7 +97,7 @@ func TestShapes(t *testing.T) {
 		"lists and more":       {"write_bw", func(c *Config) { c.PostList, c.SignalEvery, c.Iters = 16, 4, 64 }, 64},
 		"all signalled":        {"send_bw", func(c *Config) { c.SignalEvery = 1 }, 60},
 		"seven do not divide":  {"read_bw", func(c *Config) { c.SignalEvery, c.SendDepth = 7, 7 }, 60},
-		"a depth of one":       {"send_bw", func(c *Config) { c.SendDepth, c.RecvDepth = 1, 1 }, 60},
+		"a depth of one":       {"send_bw", func(c *Config) { c.SendDepth, c.RecvDepth, c.Iters, c.Warmup = 1, 1, 8, 0 }, 8},
 		"a depth of three":     {"send_bw", func(c *Config) { c.SendDepth, c.RecvDepth, c.RecvList = 3, 3, 2 }, 60},
 		"few receives":         {"send_lat", func(c *Config) { c.RecvDepth = 1 }, 60},
 		"both directions":      {"send_bw", func(c *Config) { c.Bidirectional, c.QPs = true, 2 }, 120},
@@ -112,11 +112,11 @@ func TestShapes(t *testing.T) {
 		"a byte":               {"write_lat", func(c *Config) { c.Size = 1 }, 60},
 		"not in the request":   {"write_lat", func(c *Config) { c.Size = 4097 }, 60},
 		"more than 256":        {"write_lat", func(c *Config) { c.Iters, c.Warmup = 600, 256 }, 600},
-		"large":                {"send_lat", func(c *Config) { c.Size = 1 << 20 }, 60},
+		"large":                {"send_lat", func(c *Config) { c.Size, c.Iters, c.Warmup = 1<<20, 5, 0 }, 5},
 		"small packets":        {"write_lat", func(c *Config) { c.Size, c.MTU = 1025, 4096 }, 60},
 		"no warm-up":           {"read_lat", func(c *Config) { c.Warmup = 0 }, 60},
-		"all sizes":            {"write_lat", func(c *Config) { c.All, c.Size, c.Iters, c.Warmup = true, 0, 5, 5 }, 5},
-		"all datagrams":        {"send_lat", func(c *Config) { c.All, c.Size, c.Transport, c.Iters = true, 0, "UD", 5 }, 5},
+		"all sizes":            {"write_lat", func(c *Config) { c.All, c.Size, c.Iters, c.Warmup = true, 0, 5, 0 }, 5},
+		"all datagrams":        {"send_lat", func(c *Config) { c.All, c.Size, c.Transport, c.Iters, c.Warmup = true, 0, "UD", 5, 0 }, 5},
 		"the largest datagram": {"send_lat", func(c *Config) { c.Size, c.Transport = 4096, "UD" }, 60},
 		"options of packets":   {"send_bw", func(c *Config) { c.HopLimit, c.TrafficClass, c.ServiceLevel, c.Timeout, c.GIDIndex = 3, 4, 5, 0, 2 }, 60},
 	} {
@@ -235,8 +235,11 @@ func TestOwnChoices(t *testing.T) {
 // An interrupt on either side ends both, and each has a report of what there was, marked
 // as partial.
 func TestInterrupt(t *testing.T) {
-	for _, name := range []string{"send_bw", "write_bw", "send_lat", "write_lat", "read_lat", "send_bw -e", "send_lat -e", "send_bw UD", "send_lat UC", "send_bw -D"} {
-		for _, who := range []string{"client", "server", "both"} {
+	for i, name := range []string{"send_bw", "write_bw", "send_lat", "write_lat", "read_lat", "send_bw -e", "send_lat -e", "send_bw UD", "send_lat UC", "send_bw -D"} {
+		for j, who := range []string{"client", "server", "both"} {
+			if i > 1 && j != i%3 {
+				continue
+			}
 			t.Run(name+"/"+who, func(t *testing.T) {
 				test, way, _ := strings.Cut(name, " ")
 				c := config(t, test, func(c *Config) { c.Iters = 1 << 30 })
@@ -259,7 +262,7 @@ func TestInterrupt(t *testing.T) {
 				stopped := make(chan struct{})
 				go func() {
 					defer close(stopped)
-					for end := time.Now().Add(time.Minute); count.Load() < 100 && time.Now().Before(end); {
+					for end := time.Now().Add(time.Minute); count.Load() < 30 && time.Now().Before(end); {
 						time.Sleep(time.Millisecond)
 					}
 					if who != "server" {
@@ -289,8 +292,8 @@ func TestInterrupt(t *testing.T) {
 						}
 					}
 				}
-				if len(pc.reports) == 1 && pc.reports[0].Iterations < 50 {
-					t.Errorf("%d messages of at least 100", pc.reports[0].Iterations)
+				if len(pc.reports) == 1 && pc.reports[0].Iterations < 10 {
+					t.Errorf("%d messages of at least 10", pc.reports[0].Iterations)
 				}
 				a.Close()
 				b.Close()

@@ -202,7 +202,8 @@ func (s *stream) take(n int) error {
 		for i := range s.queues {
 			q := &s.queues[i]
 			// What has no completion is followed by what has.
-			q.limit = int64(roundUp(int(q.posted), s.every))
+			every := int64(s.every)
+			q.limit = (q.posted + every - 1) / every * every
 			s.total += q.limit
 		}
 	}

@@ -15,18 +15,25 @@ type wait struct {
 	cq     *uverbs.CQ
 	waiter *poll.Waiter // nil: poll
 	yield  bool         // let other goroutines run: the other side is one
+	looks  int          // how many polls go by between two looks at whether to stop
 	phase  *phase
 
 	ctx  context.Context // soft, or hard when that has ended
 	stop *atomic.Bool    // its end
 }
 
-// looks is how many polls go by between two looks at whether to stop.
-const looks = 256
+// Of another goroutine that waits for its turn one thinks more often.
+const (
+	looks      = 256
+	looksYield = 32
+)
 
 // newWait makes ready to wait. Call release when done.
 func (s *Side) newWait(p *phase) (w *wait, release func(), err error) {
-	w = &wait{cq: s.cq, yield: s.cfg.Together, phase: p, ctx: p.soft, stop: &p.softly}
+	w = &wait{cq: s.cq, yield: s.cfg.Together, looks: looks, phase: p, ctx: p.soft, stop: &p.softly}
+	if w.yield {
+		w.looks = looksYield
+	}
 	switch s.cfg.Wait {
 	case Event:
 		w.waiter, err = poll.NewWaiter(poll.Event{Thread: !s.cfg.Together}, s.cq)
@@ -64,7 +71,7 @@ func (w *wait) next(wcs []uverbs.WC) (int, error) {
 	}
 	// Not poll.Busy, which refuses to spin where there is no other processor.
 	for !w.stop.Load() {
-		for range looks {
+		for range w.looks {
 			if n, err := w.cq.Poll(wcs); n > 0 || err != nil {
 				return n, err
 			}
@@ -113,7 +120,7 @@ func (w *wait) grace(wcs []uverbs.WC) (int, error) {
 // until waits until an eight-byte word, of which one byte counts, has a value there.
 func (w *wait) until(word *atomic.Uint64, shift int, value byte) error {
 	for !w.stop.Load() {
-		for range looks {
+		for range w.looks {
 			if byte(word.Load()>>shift) == value {
 				return nil
 			}
