@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,27 +70,31 @@ type broken struct {
 	name string
 	// script is what the model does, tamper what is done to what was polled.
 	script string
-	tamper func(e *end, w []uverbs.WC) []uverbs.WC
+	tamper func() tampering
 	// only is the test that is to notice, and says what it says of it.
 	only, says string
 }
 
+type tampering func(e *end, w []uverbs.WC) []uverbs.WC
+
 // once does something to the n-th completion of a side that an end polls.
-func once(name string, side cq.Side, n int, do func(e *end, w []uverbs.WC, i int) []uverbs.WC) func(*end, []uverbs.WC) []uverbs.WC {
-	seen := 0
-	return func(e *end, w []uverbs.WC) []uverbs.WC {
-		if e.name != name {
+func once(name string, side cq.Side, n int, do func(e *end, w []uverbs.WC, i int) []uverbs.WC) func() tampering {
+	return func() tampering {
+		seen := 0 // by one end
+		return func(e *end, w []uverbs.WC) []uverbs.WC {
+			if e.name != name {
+				return w
+			}
+			for i := range w {
+				if w[i].Side != side {
+					continue
+				}
+				if seen++; seen == n {
+					return do(e, append([]uverbs.WC(nil), w...), i)
+				}
+			}
 			return w
 		}
-		for i := range w {
-			if w[i].Side != side {
-				continue
-			}
-			if seen++; seen == n {
-				return do(e, append([]uverbs.WC(nil), w...), i)
-			}
-		}
-		return w
 	}
 }
 
@@ -155,7 +160,8 @@ func TestBroken(t *testing.T) {
 				c := onModel(t, f)
 				c.Only = []string{d.only}
 				if d.tamper != nil {
-					c.tamper = func(_ string, e *end, w []uverbs.WC) []uverbs.WC { return d.tamper(e, w) }
+					tamper := d.tamper()
+					c.tamper = func(_ string, e *end, w []uverbs.WC) []uverbs.WC { return tamper(e, w) }
 				}
 				if err := f.Model().Script(d.script); err != nil {
 					t.Fatal(err)
@@ -183,10 +189,11 @@ func TestHung(t *testing.T) {
 		f := newFabric(t)
 		c := onModel(t, f)
 		c.Only = []string{"UD: full packet", "UD: multicast"}
-		n, stuck := 0, make(chan struct{})
+		var n atomic.Int32
+		stuck := make(chan struct{})
 		open := c.Open
 		c.Open = func() (*uverbs.Device, error) {
-			if n++; n == 1 {
+			if n.Add(1) == 1 {
 				<-stuck
 				return nil, errors.New("too late")
 			}
