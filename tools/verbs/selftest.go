@@ -271,7 +271,7 @@ func (o *selftestOptions) opener() (open func() (*uverbs.Device, error), proves 
 		status, err := withoutDevice(err, name)
 		return nil, "", &deviceError{err, status}
 	}
-	return func() (*uverbs.Device, error) { return uverbs.Open(name, nil) }, "device, driver and kernel, as far as each row says", nil
+	return func() (*uverbs.Device, error) { return uverbs.Open(name, nil) }, "this device, its driver and this kernel with the library, as far as each row says", nil
 }
 
 // placeOf says what a device is.

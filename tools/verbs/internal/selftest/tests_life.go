@@ -31,7 +31,8 @@ func testRecover(ctx context.Context, t *bench) error {
 		if err := t.post(ctx, t.a, Work{Op: cq.OpWrite, ID: 1, WrongKey: true, Pieces: []Piece{{0, 64}}}); err != nil {
 			return here(err)
 		}
-		if err := t.expect(ctx, t.a, Done{ID: 1, Status: cq.StatusRemoteAccess}); err != nil {
+		notes := t.notes
+		if err := t.failure(ctx, t.a, 1, cq.SendSide, t.refusal(cq.StatusRemoteAccess)...); err != nil {
 			return fmt.Errorf("round %d: %w", i, here(err))
 		}
 		for k, s := range []side{t.a, t.b} {
@@ -46,7 +47,6 @@ func testRecover(ctx context.Context, t *bench) error {
 		if err := t.connect(ctx, &Options{RNRRetries: uverbs.RetryForever}); err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
-		notes := t.notes
 		if err := streamAgain(ctx, t, s); err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
