@@ -33,6 +33,12 @@ func (q *cq) add(c *completion) bool {
 		case cqeOverrun:
 			q.overrun()
 			return false
+		case cqeLost:
+			return true
+		case cqeDoubled:
+			if !q.write(c) {
+				return false
+			}
 		}
 	}
 	return q.write(c)

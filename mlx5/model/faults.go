@@ -95,11 +95,12 @@ type (
 	Overrun struct{}
 )
 
-// Actions on events. Delay is one too.
+// Actions on events. Delay is one too. At a completion they are what no device does that is
+// sound, for tests of programs that test devices.
 type (
-	// Duplicate tells of the event twice.
+	// Duplicate tells of the event twice, or writes the completion twice.
 	Duplicate struct{}
-	// Lose does not tell of it.
+	// Lose does not tell of the event, or does not write the completion.
 	Lose struct{}
 )
 
@@ -315,12 +316,17 @@ const (
 	cqeWritten cqeFate = iota
 	cqeHeld
 	cqeOverrun
+	cqeLost
+	cqeDoubled
 )
 
 func (f *faults) completion(q *cq, c *completion) cqeFate {
 	a := f.find(func(x *Fault) bool { return x.at(AtCompletion, q.d, q.cqn) })
-	if _, ok := a.(Overrun); ok {
+	switch a.(type) {
+	case Overrun:
 		return cqeOverrun
+	case Lose:
+		return cqeLost
 	}
 	if h, ok := a.(Hold); ok {
 		q.holding = true
@@ -331,6 +337,9 @@ func (f *faults) completion(q *cq, c *completion) cqeFate {
 	if q.holding {
 		q.hold(c)
 		return cqeHeld
+	}
+	if _, ok := a.(Duplicate); ok {
+		return cqeDoubled
 	}
 	return cqeWritten
 }

@@ -311,3 +311,24 @@ func TestInjectErrors(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// What no sound device does: a completion that is not written, and one that is twice.
+func TestUnsoundCompletions(t *testing.T) {
+	for script, want := range map[string][]int{"completion 2: lose": {0, 2}, "completion 2: duplicate": {0, 1, 1, 2}} {
+		fault(t, script, func(t *testing.T, w *two) {
+			var posted []uint16
+			for range 3 {
+				posted = append(posted, w.qa.post(opWrite, signaled, 0, raddr(w.mb, 0), sge(w.ma, 0, 8)))
+			}
+			got := w.qa.scq.all()
+			if len(got) != len(want) {
+				t.Fatalf("%s: completions %+v", script, got)
+			}
+			for i, c := range got {
+				if c.opcode != 0 || c.counter != posted[want[i]] {
+					t.Errorf("%s: completion %d is %+v, want that of request %d", script, i, c, want[i])
+				}
+			}
+		})
+	}
+}

@@ -30,7 +30,7 @@ func actionPoints(a Action) []Point {
 	case Hold, Overrun:
 		return []Point{AtCompletion}
 	case Duplicate, Lose:
-		return []Point{AtEvent, AtAsync}
+		return []Point{AtEvent, AtAsync, AtCompletion}
 	case Slow, Refuse:
 		return []Point{AtIoctl}
 	case Port, ChangeGID, Fatal:

@@ -21,6 +21,7 @@ import (
 //	request 4: fail syndrome=0x13 vendor=0x88
 //	completion 2 cq=0x400: hold 10ms
 //	completion: overrun
+//	completion 3: lose
 //	event 1: lose
 //	event 2: duplicate
 //	async type=10: delay 3ms

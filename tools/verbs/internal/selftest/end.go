@@ -409,6 +409,8 @@ func (e *end) join(text string) error {
 // nobody's.
 func (e *end) close() (strays uint64, err error) {
 	if e.cq != nil {
+		var left [64]uverbs.WC // among which may be strays
+		e.cq.Poll(left[:])
 		strays = e.cq.Stats().Stray
 	}
 	if e.again != nil {
