@@ -53,7 +53,7 @@ func newHandover(t testing.TB, kind string) *handover {
 	}
 	h.dev.bell.Store(bellWrite)
 	for i := range h.players {
-		q, err := h.dev.NewCQ(63, nil)
+		q, err := h.dev.NewCQ(255, nil)
 		must(err)
 		h.players[i] = &player{q: q, mark: byte(i + 1)}
 	}
@@ -70,7 +70,8 @@ func newHandover(t testing.TB, kind string) *handover {
 		if kind != "send" {
 			p.finds = hiddenPayload
 		}
-		opts := &QPOptions{CQ: other.q}
+		// Without Poll, no request of the planted race ever gives its room back.
+		opts := &QPOptions{CQ: other.q, SendDepth: plantedTurns * buffers}
 		if kind == "srq" {
 			var err error
 			opts.SRQ, err = h.pd.NewSRQ(nil)
@@ -185,6 +186,10 @@ func TestRaceHandover(t *testing.T) {
 // plantedRace asks for TestRacePlanted, in a process of its own.
 const plantedRace = "GOVERBS_PLANTED_RACE"
 
+// plantedTurns is how often each buffer is handed on there. The detector may miss a race,
+// but not all of so many.
+const plantedTurns = 20
+
 // The game of TestRaceHandover has a race when the players learn of completions
 // from the ring's memory instead of from Poll: so the detector does see the
 // buffers, and does not see the device.
@@ -194,7 +199,7 @@ func TestRacePlanted(t *testing.T) {
 	}
 	h := newHandover(t, "send")
 	var next [2]uint32
-	h.play(t, 20, func(p *player, wcs []WC) (int, error) {
+	h.play(t, plantedTurns, func(p *player, wcs []WC) (int, error) {
 		b, n := p.q.half.(*rxeCQ).mapping.Bytes(), 0
 		for i := &next[p.mark-1]; n < len(wcs) && *i != peek32(b, 128); n++ {
 			// Every buffer goes round in order.
