@@ -25,7 +25,7 @@ var checkGIDs = Check{
 		reachable := false
 		for _, d := range n.devices() {
 			for _, p := range d.Ports {
-				if fabric(&d, &p) || d.Protocol == "iw" || d.Protocol == "usnic" {
+				if !roce(&d, &p) {
 					continue
 				}
 				t, err := n.gids(&d, &p)
@@ -41,8 +41,9 @@ var checkGIDs = Check{
 		for _, t := range tables {
 			for _, f := range n.checkTable(&t) {
 				f.Object = t.device.Object(&t.port)
-				if reachable && n.Device == "" {
-					f.Severity = min(f.Severity, Note) // a port that nobody uses
+				if reachable && n.Device == "" && !n.meant(&t.device, &t.port) {
+					n.saw("%s: not counted, as nobody seems to use it: %s", f.Object, f.What)
+					continue
 				}
 				found = append(found, f)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goverbs/goverbs/uverbs/nldev"
@@ -19,9 +20,10 @@ var checkModules = Check{
 			return nil, nil
 		}
 		m := n.modules()
-		for _, name := range []string{"ib_core", "ib_uverbs", "rdma_rxe", "rdma_ucm"} {
+		for _, name := range []string{"ib_core", "ib_uverbs", "rdma_rxe"} {
 			n.saw("%s is %v", name, m.state(name))
 		}
+		n.saw("rdma_ucm is %v (programs of librdmacm need it, and goverbs does not)", m.state("rdma_ucm"))
 		found := n.adaptersWithoutDevice(m)
 		if f, ok := n.withoutVerbs(m); ok {
 			found = append(found, f)
@@ -62,7 +64,8 @@ func (n *Node) adaptersWithoutDevice(m *kernelModules) []Finding {
 		exclusive = !s.NetnsShared
 	}
 	var found []Finding
-	for _, f := range n.pciFunctions() {
+	all := n.pciFunctions()
+	for _, f := range all {
 		n.saw("adapter %v: the driver is %s, the RDMA device %s", f, orNone(f.driver), orNone(strings.Join(f.rdma, " ")))
 		dir := "/" + pciDevices + "/" + f.addr
 		switch {
@@ -95,6 +98,8 @@ func (n *Node) adaptersWithoutDevice(m *kernelModules) []Finding {
 			})
 		case exclusive:
 			n.saw("%s may have given its RDMA device to another network namespace", f.addr)
+		case n.bonded(&f, all):
+			n.saw("%s has its RDMA device in common with the other port of its adapter", f.addr)
 		case f.kind.driver == "mlx5_core":
 			found = append(found, Finding{
 				Severity: severity, Object: object(f),
@@ -112,6 +117,21 @@ func (n *Node) adaptersWithoutDevice(m *kernelModules) []Finding {
 		}
 	}
 	return found
+}
+
+// bonded tells whether an adapter's other port has the RDMA device of both, as with a bond of
+// the two (RoCE LAG): this one's network device has a master then.
+func (n *Node) bonded(f *pciFunction, all []pciFunction) bool {
+	slot, _, _ := strings.Cut(f.addr, ".")
+	if !slices.ContainsFunc(all, func(o pciFunction) bool { return len(o.rdma) > 0 && strings.HasPrefix(o.addr, slot+".") }) {
+		return false
+	}
+	dir := pciDevices + "/" + f.addr + "/net"
+	netdevs, _ := n.names(dir)
+	return slices.ContainsFunc(netdevs, func(name string) bool {
+		_, err := n.link(dir + "/" + name + "/master")
+		return err == nil
+	})
 }
 
 // noDevice is what there is to say of a machine without any device, and without an adapter

@@ -71,7 +71,7 @@ func TestModuleFindings(t *testing.T) {
 			Mend: "rdma dev set DEVICE netns PID (in the namespace that has the device; PID is a process of this one)",
 		}}},
 		{"a ConnectX without mlx5_ib", withAdapter, nil, nil, []Finding{{
-			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (ConnectX or BlueField) has no RDMA device: its module mlx5_ib is not loaded",
+			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (ConnectX) has no RDMA device: its module mlx5_ib is not loaded",
 			Seen: "/sys/bus/pci/devices/0000:3b:00.0/infiniband does not exist, and neither does /sys/module/mlx5_ib",
 			Mend: "modprobe mlx5_ib",
 		}}},
@@ -79,14 +79,14 @@ func TestModuleFindings(t *testing.T) {
 			m.remove(pciDevices + "/0000:3b:00.0/driver")
 			m.put("lib/modules/6.12.117+deb13-amd64/modules.builtin", "kernel/drivers/infiniband/core/ib-core.ko\n")
 		}, nil, []Finding{{
-			Check: "modules", Severity: Fault, What: "no driver has taken the adapter 0000:3b:00.0 (ConnectX or BlueField)",
+			Check: "modules", Severity: Fault, What: "no driver has taken the adapter 0000:3b:00.0 (ConnectX)",
 			Seen: "/sys/bus/pci/devices/0000:3b:00.0/driver does not exist",
 			Mend: "install the modules that the kernel 6.12.117+deb13-amd64 lacks, or a kernel that has mlx5_core: apt install linux-image-amd64 (the cloud flavour leaves mlx5_core out), and reboot",
 		}}},
 		{"a ConnectX given to a virtual machine", withAdapter, func(m *machine) {
 			m.symlink(pciDevices+"/0000:3b:00.0/driver", "../../../bus/pci/drivers/vfio-pci")
 		}, nil, []Finding{{
-			Check: "modules", Severity: Fault, What: "vfio-pci has taken the adapter 0000:3b:00.0 (ConnectX or BlueField) instead of mlx5_core",
+			Check: "modules", Severity: Fault, What: "vfio-pci has taken the adapter 0000:3b:00.0 (ConnectX) instead of mlx5_core",
 			Seen: "/sys/bus/pci/devices/0000:3b:00.0/driver leads to vfio-pci",
 			Mend: "echo 0000:3b:00.0 > /sys/bus/pci/drivers/vfio-pci/unbind\necho 0000:3b:00.0 > /sys/bus/pci/drivers/mlx5_core/bind",
 		}}},
@@ -96,7 +96,7 @@ func TestModuleFindings(t *testing.T) {
 			m.netlinkErr = nil
 			m.settings.NetnsShared = true
 		}, nil, []Finding{{
-			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (ConnectX or BlueField) has no RDMA device although its module is loaded: RoCE is switched off for it",
+			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (ConnectX) has no RDMA device although its module is loaded: RoCE is switched off for it",
 			Seen: "/sys/bus/pci/devices/0000:3b:00.0/infiniband does not exist, and mlx5_ib is loaded",
 			Mend: "devlink dev param set pci/0000:3b:00.0 name enable_roce value true cmode driverinit\ndevlink dev reload pci/0000:3b:00.0",
 		}}},
@@ -121,9 +121,24 @@ func TestModuleFindings(t *testing.T) {
 			disk := pciDevices + "/0000:88:00.0" // BlueField's
 			m.put(disk+"/vendor", "0x15b3\n", disk+"/device", "0x6001\n", disk+"/class", "0x010802\n")
 		}, nil, []Finding{{
-			Check: "modules", Severity: Warning, Object: "0000:86:00.0", What: "no driver has taken the adapter 0000:86:00.0 (ConnectX or BlueField)",
+			Check: "modules", Severity: Warning, Object: "0000:86:00.0", What: "no driver has taken the adapter 0000:86:00.0 (ConnectX)",
 			Seen: "/sys/bus/pci/devices/0000:86:00.0/driver does not exist",
 			Mend: "modprobe mlx5_core",
+		}}},
+		{"the second port of a bond", healthyRoCE, func(m *machine) {
+			dir := pciDevices + "/0000:3b:00.1"
+			m.put(dir+"/vendor", "0x15b3\n", dir+"/device", "0x101d\n", dir+"/class", "0x020000\n", dir+"/net/ens1f1np1/mtu", "9000\n")
+			m.symlink(dir+"/driver", "../mlx5_core")
+			m.symlink(dir+"/net/ens1f1np1/master", "../../../../virtual/net/bond0")
+		}, nil, nil},
+		{"the second port without bond", healthyRoCE, func(m *machine) {
+			dir := pciDevices + "/0000:3b:00.1"
+			m.put(dir+"/vendor", "0x15b3\n", dir+"/device", "0x101d\n", dir+"/class", "0x020000\n", dir+"/net/ens1f1np1/mtu", "9000\n")
+			m.symlink(dir+"/driver", "../mlx5_core")
+		}, nil, []Finding{{
+			Check: "modules", Severity: Warning, Object: "0000:3b:00.1", What: "the adapter 0000:3b:00.1 (ConnectX) has no RDMA device although its module is loaded: RoCE is switched off for it",
+			Seen: "/sys/bus/pci/devices/0000:3b:00.1/infiniband does not exist, and mlx5_ib is loaded",
+			Mend: "devlink dev param set pci/0000:3b:00.1 name enable_roce value true cmode driverinit\ndevlink dev reload pci/0000:3b:00.1",
 		}}},
 		{"no ib_uverbs", healthyRoCE, func(m *machine) {
 			m.put("proc/modules", "mlx5_ib 1 0 - Live 0x0\nib_core 1 1 mlx5_ib, Live 0x0\nmlx5_core 1 1 mlx5_ib, Live 0x0\n")

@@ -31,7 +31,7 @@ func pathMTU(mtu int) int {
 var checkMTU = Check{
 	Name:  "mtu",
 	About: "the active path MTU of each port, against the MTU of its network device",
-	After: []string{"system", "modules", "devices", "files", "namespace", "ports"},
+	After: []string{"system", "modules", "devices", "files", "rdmacgroup", "namespace", "ports"},
 	Run: func(_ context.Context, n *Node) ([]Finding, error) {
 		var found []Finding
 		var errs []error
@@ -70,15 +70,15 @@ func (n *Node) checkPortMTU(d *Device, p *Port, attr *uverbs.PortAttr) (f Findin
 		return f, true
 	}
 	i, ok := n.netdev(p.Netdev)
-	if !ok {
-		n.saw("%s: %s; no network device here", d.Object(p), f.Seen)
+	if !ok || !roce(d, p) {
+		n.saw("%s: %s; no network device of RoCE here", d.Object(p), f.Seen)
 		return f, false
 	}
 	f.Seen += fmt.Sprintf("; %s has an MTU of %d", i.Name, i.MTU)
 	n.saw("%s: %s", d.Object(p), f.Seen)
 	could := min(pathMTU(i.MTU), attr.MaxMTU)
 	// A soft device is not chosen for its speed, and takes what its network has.
-	soft := d.Driver == "rxe" || d.Driver == "siw" || d.Protocol == "iw"
+	soft := d.Driver == "rxe"
 	raise := fmt.Sprintf("ip link set %s mtu %d (on both ends, and on the switch)", i.Name, 4096+roceHeaders+8)
 	switch {
 	case attr.ActiveMTU <= 0 || attr.State != uverbs.PortActive:

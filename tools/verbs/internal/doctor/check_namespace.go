@@ -49,7 +49,7 @@ var checkNamespace = Check{
 // checkNetdev finds a port whose network device is not in this namespace. Such a port has no
 // address here: the kernel looks a GID's network device up in the caller's namespace.
 func (n *Node) checkNetdev(d *Device, p *Port, mode string) (Finding, bool) {
-	if p.LinkLayer == "InfiniBand" || d.Protocol == "ib" || d.Protocol == "opa" {
+	if fabric(d, p) {
 		return Finding{}, false
 	}
 	if p.Netdev != "" {

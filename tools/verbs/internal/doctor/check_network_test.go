@@ -68,7 +68,12 @@ func TestPortFindings(t *testing.T) {
 		{"a second port that nobody uses", healthyRoCE, func(m *machine) {
 			m.secondPort()
 			m.portState2(nldev.PortDown, nldev.PhysDisabled)
-		}, nil, on("ports", "mlx5_1/1", Note, "the port is down because its network device ens1f1np1 is",
+		}, nil, nil},
+		{"a second port that is meant to be used", healthyRoCE, func(m *machine) {
+			m.secondPort()
+			m.portState2(nldev.PortDown, nldev.PhysDisabled)
+			m.interfaces[2].Addrs = []netip.Prefix{netip.MustParsePrefix("198.51.100.9/20")}
+		}, nil, on("ports", "mlx5_1/1", Warning, "the port is down because its network device ens1f1np1 is",
 			"RDMA netlink, PORT_GET: state DOWN, physical state DISABLED; /sys/class/net/ens1f1np1/operstate is down, and it is not set up", "ip link set ens1f1np1 up")},
 		{"a second port that is asked for", healthyRoCE, func(m *machine) {
 			m.secondPort()
@@ -163,8 +168,18 @@ func TestGIDFindings(t *testing.T) {
 		{"a second port without address", healthyRoCE, func(m *machine) {
 			m.secondPort()
 			m.interfaces[2].Up, m.interfaces[2].Running = true, true
-		}, nil, on("gids", "mlx5_1/1", Note, "it has only link-local GIDs: peers behind a router, and those that are asked for by IPv4 address, cannot be reached",
+		}, nil, nil},
+		{"a second port without address, asked for", healthyRoCE, func(m *machine) {
+			m.secondPort()
+			m.interfaces[2].Up, m.interfaces[2].Running = true, true
+		}, func(n *Node) { n.Device = "mlx5_1" }, on("gids", "mlx5_1/1", Warning, "it has only link-local GIDs: peers behind a router, and those that are asked for by IPv4 address, cannot be reached",
 			"/sys/class/infiniband/mlx5_1/ports/1/gids: 0 fe80::e42:a1ff:fe12:3457 v1, 1 fe80::e42:a1ff:fe12:3457 v2; ens1f1np1 has no other address", "ip address add ADDRESS/LENGTH dev ens1f1np1")},
+		{"an Elastic Fabric Adapter, which has a GID of its own kind", healthyRoCE, func(m *machine) {
+			m.links[0].Protocol = ""
+			m.remove(classDevices + "/mlx5_0/ports")
+			m.device("mlx5_0", "uverbs0", "231:192", "1", "Unspecified")
+			m.gid("mlx5_0", 0, "fe80:0000:0000:0000:0e42:a1ff:fe12:3456", "IB/RoCE v1", "")
+		}, nil, nil},
 	})
 }
 

@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/goverbs/goverbs/uverbs/nldev"
@@ -24,9 +26,13 @@ var checkPorts = Check{
 					continue
 				}
 				f.Object = d.Object(&p)
-				if active && n.Device == "" && p.State != nldev.PortActive {
-					// Ports that nobody uses are down on most machines.
-					f.Severity = Note
+				if active && n.Device == "" {
+					// Others do the work.
+					if !n.meant(&d, &p) {
+						n.saw("%s: not counted, as nobody seems to use it: %s", f.Object, f.What)
+						continue
+					}
+					f.Severity = min(f.Severity, Warning)
 				}
 				found = append(found, f)
 			}
@@ -45,6 +51,21 @@ func (n *Node) anyPort(has func(*Device, *Port) bool) bool {
 		}
 	}
 	return false
+}
+
+// meant tells whether somebody has set the port up to be used: on most machines some ports are
+// down and without cable.
+func (n *Node) meant(d *Device, p *Port) bool {
+	if fabric(d, p) {
+		return p.State != nldev.PortDown
+	}
+	i, _ := n.netdev(p.Netdev)
+	return slices.ContainsFunc(i.Addrs, func(a netip.Prefix) bool { return a.Addr().IsGlobalUnicast() })
+}
+
+// roce tells whether the port has addresses of IP for its own.
+func roce(d *Device, p *Port) bool {
+	return d.Protocol == "roce" || d.Protocol == "" && p.LinkLayer == "Ethernet"
 }
 
 // fabric tells whether a subnet manager rules over the port.

@@ -20,8 +20,7 @@ func (f pciFunction) String() string { return f.addr + " (" + f.kind.name + ")" 
 type adapter struct {
 	name   string
 	vendor string
-	// device is the beginning of the device number, "" for all of the vendor's
-	// network functions.
+	// device is the beginning of the device number.
 	device string
 	// driver is the driver of the network device, and rdma the module that
 	// makes the RDMA device.
@@ -31,10 +30,13 @@ type adapter struct {
 	sure bool
 }
 
-// adapters are the families. Later lines do not count where an earlier one fits.
+// adapters are the families.
 var adapters = []adapter{
+	{"ConnectX-2", "0x15b3", "0x67", "mlx4_core", "mlx4_ib", true},
 	{"ConnectX-3", "0x15b3", "0x100", "mlx4_core", "mlx4_ib", true},
-	{"ConnectX or BlueField", "0x15b3", "", "mlx5_core", "mlx5_ib", true},
+	{"ConnectX", "0x15b3", "0x101", "mlx5_core", "mlx5_ib", true},
+	{"ConnectX", "0x15b3", "0x102", "mlx5_core", "mlx5_ib", true},
+	{"BlueField", "0x15b3", "0xa2d", "mlx5_core", "mlx5_ib", true},
 	{"Intel E810", "0x8086", "0x159", "ice", "irdma", false},
 	{"Broadcom NetXtreme-E", "0x14e4", "0x17", "bnxt_en", "bnxt_re", false},
 	{"Chelsio T5 or T6", "0x1425", "0x", "cxgb4", "iw_cxgb4", false},
