@@ -124,3 +124,23 @@ func checkCall(t *testing.T, args []string) {
 		}
 	}
 }
+
+// The README lists all commands, and no other.
+func TestReadmeCommands(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed, want []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `verbs ([a-z]+)` \\|").FindAllStringSubmatch(string(readme), -1) {
+		listed = append(listed, m[1])
+	}
+	for _, c := range commands {
+		want = append(want, c.name)
+	}
+	slices.Sort(listed)
+	slices.Sort(want)
+	if !slices.Equal(listed, want) {
+		t.Errorf("README.md lists %v, and there are %v", listed, want)
+	}
+}
