@@ -9,7 +9,11 @@
 // nothing is fetched twice, but into an empty module cache. What -guest needs of kernels and QEMU
 // comes from the cache of rxevm.
 //
-// The exit status is 0, 1 if a step failed or all took more than ten minutes, or 2 for wrong flags.
+// Ten minutes is the limit, of one processor: what that takes is at most what a newcomer with a machine of his own waits for, downloads aside,
+// and does not depend on what else the machine does.
+//
+// The exit status is 0, 1 if a step failed or all took longer, 2 for wrong flags, or 3 where git has
+// no source to clone.
 package main
 
 import (
@@ -24,8 +28,11 @@ import (
 	"time"
 )
 
-// limit is how long a newcomer may take.
-const limit = 10 * time.Minute
+// limit is how long a newcomer may take, and patience how long a machine with much else to do.
+const (
+	limit    = 10 * time.Minute
+	patience = 60 * time.Minute
+)
 
 const usage = `usage: newcomer [-guest]
 Follows README.md in an empty home folder and says how long each step took.
@@ -57,10 +64,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "newcomer: %v\nnewcomer -h lists the flags.\n", err)
 		return 2
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it takes longer than %v", limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("it takes longer than %v", patience))
 	defer cancel()
 	if err := follow(ctx, ".", *guest, stdout); err != nil {
 		fmt.Fprintf(stderr, "newcomer: %v\n", err)
+		if errors.As(err, new(noSource)) {
+			return 3
+		}
 		return 1
 	}
 	return 0

@@ -129,7 +129,10 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 		"host":    s.hostPart,
 		"harsh":   s.harshPart,
 		"planted": s.plantedPart,
-		"6.1":     func(ctx context.Context) { s.guestPart(ctx, "6.1") },
+		"6.1": func(ctx context.Context) {
+			s.newcomer(ctx, "6.1")
+			s.guestPart(ctx, "6.1")
+		},
 		"6.12":    func(ctx context.Context) { s.guestPart(ctx, "6.12") },
 		"5.10":    func(ctx context.Context) { s.smokePart(ctx, "5.10", "amd64") },
 		"arm64": func(ctx context.Context) {
