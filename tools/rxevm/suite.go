@@ -133,8 +133,8 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 			s.newcomer(ctx, "6.1")
 			s.guestPart(ctx, "6.1")
 		},
-		"6.12":    func(ctx context.Context) { s.guestPart(ctx, "6.12") },
-		"5.10":    func(ctx context.Context) { s.smokePart(ctx, "5.10", "amd64") },
+		"6.12": func(ctx context.Context) { s.guestPart(ctx, "6.12") },
+		"5.10": func(ctx context.Context) { s.smokePart(ctx, "5.10", "amd64") },
 		"arm64": func(ctx context.Context) {
 			s.smokePart(ctx, "6.12", "arm64")
 		},
