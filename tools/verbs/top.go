@@ -108,27 +108,32 @@ func (p topPlace) runFlags(ctx context.Context, o topOptions, stdout, stderr io.
 		}
 		defer listener.Close()
 	}
-	tracer, levels := p.openTrace(o)
-	if tracer != nil {
-		defer tracer.Close()
+	var screen topScreen
+	if listener == nil && !o.json && !o.once {
+		if screen, err = p.screen(stdout); err != nil {
+			return 1, err
+		}
 	}
+	if screen != nil {
+		defer screen.close()
+		if o.trace != "off" {
+			if err := screen.show([]string{"verbs top: attaching probes, which may take seconds"}); err != nil {
+				return 1, err
+			}
+		}
+	}
+	tracer, levels := p.openTrace(o)
 	var t top.Tracer
 	if tracer != nil {
+		defer tracer.Close()
 		t = topAsked{tracer, o}
 	}
 	r := &topRun{o: o, collector: top.NewCollector(netlink, p.host, t, levels...), stdout: stdout, stderr: stderr}
-	if listener != nil {
+	switch {
+	case listener != nil:
 		return r.serve(ctx, listener)
-	}
-	if !o.json && !o.once {
-		s, err := p.screen(stdout)
-		if err != nil {
-			return 1, err
-		}
-		if s != nil {
-			defer s.close()
-			return r.watch(ctx, s)
-		}
+	case screen != nil:
+		return r.watch(ctx, screen)
 	}
 	return r.print(ctx)
 }

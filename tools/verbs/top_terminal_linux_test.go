@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -37,27 +36,30 @@ func terminal(t *testing.T) (outside, inside *os.File) {
 	return outside, inside
 }
 
-// readUntil reads what is shown until a text has come.
-func readUntil(t *testing.T, from *os.File, text string) string {
+// A shown is what was shown on a terminal so far.
+type shown struct {
+	outside *os.File
+	text    string
+}
+
+// until reads until a text has come.
+func (s *shown) until(t *testing.T, text string) {
 	t.Helper()
 	found := make(chan string, 1)
-	go func() {
-		var all bytes.Buffer
+	go func(all string) {
 		b := make([]byte, 4096)
-		for !strings.Contains(all.String(), text) {
-			n, err := from.Read(b)
-			all.Write(b[:n])
+		for !strings.Contains(all, text) {
+			n, err := s.outside.Read(b)
+			all += string(b[:n])
 			if err != nil {
 				break
 			}
 		}
-		found <- all.String()
-	}()
-	got := waitFor(t, found)
-	if !strings.Contains(got, text) {
-		t.Fatalf("%q has not come: %q", text, got)
+		found <- all
+	}(s.text)
+	if s.text = waitFor(t, found); !strings.Contains(s.text, text) {
+		t.Fatalf("%q has not come: %q", text, s.text)
 	}
-	return got
 }
 
 // The terminal fits, hears q, and is afterwards what it was.
@@ -80,11 +82,12 @@ func TestTopTerminal(t *testing.T) {
 			args = append(args, "-n", "2")
 		}
 		go func() { code <- p.run(ctx, args, inside, io.Discard) }()
-		shown := readUntil(t, outside, "rates over")
-		if !strings.HasPrefix(shown, "\x1b[?1049h\x1b[?25l\x1b[H") {
-			t.Errorf("%q", shown)
+		s := shown{outside: outside}
+		s.until(t, "rates over")
+		if !strings.HasPrefix(s.text, "\x1b[?1049h\x1b[?25l\x1b[H") {
+			t.Errorf("%q", s.text)
 		}
-		first, _, _ := strings.Cut(strings.TrimPrefix(shown, "\x1b[?1049h\x1b[?25l\x1b[H"), "\x1b[J")
+		first, _, _ := strings.Cut(strings.TrimPrefix(s.text, "\x1b[?1049h\x1b[?25l\x1b[H"), "\x1b[J")
 		lines := strings.Split(first, "\r\n")
 		if len(lines) > 12 {
 			t.Errorf("%d lines on a terminal of 12", len(lines))
@@ -101,7 +104,7 @@ func TestTopTerminal(t *testing.T) {
 		case "Ctrl-C":
 			cancel()
 		}
-		readUntil(t, outside, "\x1b[?25h\x1b[?1049l")
+		s.until(t, "\x1b[?25h\x1b[?1049l")
 		if c := waitFor(t, code); c != 0 {
 			t.Errorf("%s: status %d", way, c)
 		}

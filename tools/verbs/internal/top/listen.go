@@ -23,7 +23,7 @@ const (
 	// lingerTimeout and lingerBytes are how much a client may still send
 	// while it reads its answer. To close at once would make its system
 	// throw the answer away.
-	lingerTimeout = time.Second
+	lingerTimeout = 2 * time.Second
 	lingerBytes   = 64 << 10
 )
 
@@ -38,6 +38,8 @@ type Server struct {
 	// to fetch the answer. Zero values are the defaults.
 	Conns                     int
 	ReadTimeout, WriteTimeout time.Duration
+
+	linger time.Duration // lingerTimeout, but in tests
 
 	text atomic.Pointer[[]byte]
 
@@ -88,6 +90,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		wait = 0
 		k := s.enter(c)
+		if ctx.Err() != nil {
+			k.Close() // it came in behind leave
+		}
 		all.Go(func() {
 			defer s.forget(k)
 			s.serve(ctx, k)
@@ -155,7 +160,7 @@ func (s *Server) serve(ctx context.Context, k *conn) {
 		return
 	}
 	if t, ok := k.Conn.(interface{ CloseWrite() error }); ok && t.CloseWrite() == nil {
-		k.SetDeadline(time.Now().Add(lingerTimeout))
+		k.SetDeadline(time.Now().Add(positive(s.linger, lingerTimeout)))
 		io.CopyN(io.Discard, k, lingerBytes)
 	}
 }

@@ -1,12 +1,12 @@
 package top
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -112,7 +112,7 @@ const get = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
 func TestServe(t *testing.T) {
 	const text = "# EOF\n"
-	var s Server
+	s := Server{ReadTimeout: patience, WriteTimeout: patience, linger: patience}
 	addr, _ := served(t, &s)
 	if p := ask(t, addr, get); p.status != 503 {
 		t.Errorf("without a text: %+v", p)
@@ -167,8 +167,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A client that says nothing, and one that stops in the middle, are shown out
-// when their time is over.
+// A client that says nothing is shown out when its time is over, and one that
+// stops in the middle is told so.
 func TestSlowClientsEnd(t *testing.T) {
 	s := Server{ReadTimeout: 50 * time.Millisecond}
 	addr, _ := served(t, &s)
@@ -176,10 +176,10 @@ func TestSlowClientsEnd(t *testing.T) {
 	if b, err := io.ReadAll(silent); len(b) != 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("a silent client gets %q, %v", b, err)
 	}
-	half := dial(t, addr)
-	io.WriteString(half, get[:10])
-	if p, err := readReply(half); err != nil || p.status != 408 {
-		t.Errorf("half a request gets %+v, %v", p, err)
+	for part, want := range map[string]int{"": 0, get[:10]: 408} {
+		if _, status := readHead(io.MultiReader(strings.NewReader(part), timedOut{})); status != want {
+			t.Errorf("%q and then nothing: status %d, want %d", part, status, want)
+		}
 	}
 	// A client that does not fetch its answer is let go of when its time is
 	// over: the server can end.
@@ -190,17 +190,20 @@ func TestSlowClientsEnd(t *testing.T) {
 	if _, err := io.WriteString(lazy, get); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bufio.NewReader(lazy).ReadByte(); err != nil { // it is being answered
-		t.Fatal(err)
-	}
+	lazy.Read(make([]byte, 1)) // it is being answered, or was
 	stop()
 }
+
+// timedOut is a connection whose time is over.
+type timedOut struct{}
+
+func (timedOut) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
 // As many silent clients as there may be connections, and more: each newcomer
 // takes the place of the one that has waited longest, and those that ask are
 // answered.
 func TestNobodyBlocksOthers(t *testing.T) {
-	s := Server{Conns: 4, ReadTimeout: time.Hour}
+	s := Server{Conns: 4, ReadTimeout: time.Hour, WriteTimeout: patience}
 	s.Set([]byte("# EOF\n"))
 	addr, stop := served(t, &s)
 	var silent []net.Conn
