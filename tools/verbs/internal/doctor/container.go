@@ -23,7 +23,8 @@ func (n *Node) container() container {
 	}
 	group, _ := n.read("proc/self/cgroup")
 	for _, mark := range []struct{ text, kind string }{
-		{"kubepods", "kubernetes"}, {"/docker", "docker"}, {"libpod-", "podman"}, {"/lxc", "lxc"}, {"cri-containerd", "kubernetes"},
+		{"kubepods", "kubernetes"}, {"cri-containerd", "kubernetes"}, {"/docker/", "docker"}, {"/docker-", "docker"},
+		{"libpod-", "podman"}, {"/lxc/", "lxc"}, {"/lxc.payload", "lxc"},
 	} {
 		if strings.Contains(group, mark.text) {
 			return container{mark.kind, "/proc/self/cgroup has " + mark.text}
