@@ -305,6 +305,40 @@ func TestGuestTraceLeavesNothing(t *testing.T) {
 	}
 }
 
+// A level that fails half-way takes back what it had attached, and says which
+// function was missing.
+func TestGuestTraceHalfway(t *testing.T) {
+	probesMustBePossible(t)
+	tr := open(t, Options{})
+	before := len(objects(t))
+	p, err := readPrivileges(os.DirFS("/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := attacher{t: tr, cache: types, resolver: liveResolver(types), privileges: p}
+	g := errorsGroup(&tr.offsets)
+	probes := g.probes
+	g.probes = func(h hook) []probe {
+		missing := probes(h)[0]
+		missing.name, missing.function = "verbs_missing", "ib_uverbs_no_such_function"
+		return append(probes(h), missing)
+	}
+	for h, want := range map[hook]string{kprobe: "this kernel has no function ib_uverbs_no_such_function", fentry: "ib_uverbs_no_such_function"} {
+		g.hooks = []hook{h}
+		if how, err := a.attach(g); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %q, %v", h, how, err)
+		}
+	}
+	for end := time.Now().Add(patience); len(objects(t)) != before; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d objects, %d before: %v", len(objects(t)), before, objects(t))
+		}
+	}
+	if len(snapshotOf(t, tr)) == 0 {
+		t.Error("the probe that was attached before sees nothing")
+	}
+}
+
 // Probes come and go while programs run through them.
 func TestGuestTraceCycles(t *testing.T) {
 	b := newBench(t, 8, 8, &uverbs.CQOptions{Events: true})
@@ -325,7 +359,7 @@ func TestGuestTraceCycles(t *testing.T) {
 			t.Errorf("the program that was traced: %v", err)
 		}
 	}()
-	for i := range roundsOr(t, 3) {
+	for i := range roundsOr(t, 2) {
 		tr := open(t, Options{Events: true, Syscalls: true, EveryCQE: true})
 		until(t, tr, b.id, "events go on", func(q CQ) bool { return q.Events.Count > 2 && q.Events.Wake.N > 2 && q.Posts.CQEs > 2 })
 		if c := callsOf(t, tr)["write IB_USER_VERBS_CMD_POST_SEND"]; c.Count == 0 {

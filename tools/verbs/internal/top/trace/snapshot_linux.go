@@ -10,7 +10,8 @@ import (
 // Snapshot runs dump, which must make the RES_CQ_GET dumps of RDMA netlink for
 // the devices of interest in this process, and returns what the kernel showed of
 // each CQ while it answered. A CQ that came or went meanwhile may be missing. An
-// error of dump is returned as it is.
+// error of dump is returned as it is. dump must not call the tracer, which is
+// locked.
 func (t *Tracer) Snapshot(dump func() error) (map[CQID]CQ, error) {
 	if err := t.use(); err != nil {
 		return nil, err
