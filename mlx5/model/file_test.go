@@ -119,6 +119,37 @@ func TestPollFindsHiddenArms(t *testing.T) {
 	}
 }
 
+// An arm that was never seen, since the one after it came to the same register before, was
+// answered to a device, which sees both: two events, of which the second is for what comes
+// after. Without a completion in between the number is a wrong one.
+func TestPollFindsJoinedArms(t *testing.T) {
+	for _, completed := range []bool{true, false} {
+		m := newModel(t, model.DeviceConfig{Name: "sim0"})
+		c := openWith(t, m, "sim0", &model.OpenOptions{Polled: true})
+		q := c.cq(16, cqOptions{channel: true})
+		p := c.qp(rc, q, q, qpOptions{})
+		connect(p, c.qp(rc, q, q, qpOptions{}), usual)
+		post := func() {
+			_, first := p.put(opNop, signaled, 0)
+			c.f.Poll(registers{c.ncID: {0x800: first}}, true)
+		}
+		const serial, index = 1, 1
+		if completed {
+			post()
+		}
+		word := uint32(serial<<28 | index)
+		store(q.db[4:], word)
+		c.f.Poll(registers{c.ncID: {0x20: uint64(word)<<32 | uint64(q.cqn)}}, true)
+		if q.event() != completed || q.event() {
+			t.Errorf("completed %v: other events than those of the arm that was not seen", completed)
+		}
+		post()
+		if q.event() != completed || q.event() {
+			t.Errorf("completed %v: other events than those of the arm that was", completed)
+		}
+	}
+}
+
 // Descriptors are whatever the front of the model says.
 func TestDescriptors(t *testing.T) {
 	m := newModel(t, model.DeviceConfig{Name: "sim0"})

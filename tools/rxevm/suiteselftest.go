@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +58,31 @@ func (s *suite) selftestHost(ctx context.Context, where string) {
 			return "", err
 		}
 		return judgeSelftest([]byte(out), connectXLacks)
+	})
+	s.selftestPeers(ctx, where, mlx5sim, verbs)
+}
+
+// selftestPeers runs it with each end in a process of its own.
+func (s *suite) selftestPeers(ctx context.Context, where, mlx5sim, verbs string) {
+	s.step(where, "verbs selftest between two processes under mlx5sim", func() (string, error) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		if l.Close(); err != nil {
+			return "", err
+		}
+		out, err := s.program(ctx, nil, mlx5sim, "run", "-link", "eth", "--", verbs, "selftest", "-d", "mlx5_0", "-serve", "-port", port,
+			"--and", verbs, "selftest", "-d", "mlx5_0", "-quick", "-patience", "1m", "-peer", "127.0.0.1:"+port)
+		if err != nil {
+			return "", err
+		}
+		summary := regexp.MustCompile(`(?m)^\d+ passed, 0 failed, 2 not supported$`).FindString(out)
+		if summary == "" || !strings.Contains(out, "the run is over") {
+			return "", fmt.Errorf("it does not end as it should%s", indented(out))
+		}
+		return summary, nil
 	})
 }
 

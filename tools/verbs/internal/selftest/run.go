@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -242,7 +243,14 @@ func (t *bench) judge(err error) (Outcome, string) {
 	return Failed, line(err)
 }
 
-// line is the text of an error on one line.
+// line is the text of an error on one line. The other end may have written it: what a
+// terminal would obey is left out.
 func line(err error) string {
-	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
 }
