@@ -51,7 +51,7 @@ func TestOneThread(t *testing.T) {
 	}
 }
 
-// Only an emulated guest of x86 needs to be told which clock to take.
+// Only an emulated guest of x86 needs to be told which clock to take, and not to doubt its timer.
 func TestMeasuringClock(t *testing.T) {
 	for _, tt := range []struct {
 		m    machine
@@ -63,6 +63,9 @@ func TestMeasuringClock(t *testing.T) {
 		{machine{arch: "arm64", vdsoClock: true}, false},
 	} {
 		if got := strings.Contains(tt.m.commandLine(), "clocksource=tsc"); got != tt.want {
+			t.Errorf("%+v: %s", tt.m, tt.m.commandLine())
+		}
+		if got := strings.Contains(tt.m.commandLine(), noTimerCheck); got != (tt.m.arch == "amd64" && !tt.m.kvm) {
 			t.Errorf("%+v: %s", tt.m, tt.m.commandLine())
 		}
 	}
