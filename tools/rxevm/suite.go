@@ -93,7 +93,7 @@ func (s *suite) summary() int {
 }
 
 // suiteParts are the parts of the suite in the order in which they run.
-var suiteParts = []string{"host", "harsh", "planted", "6.1", "6.12", "5.10", "arm64"}
+var suiteParts = []string{"host", "harsh", "planted", "6.1", "6.12", "5.10", "arm64", "doctor"}
 
 // cmdTest is rxevm test.
 func cmdTest(ctx context.Context, args []string) (int, error) {
@@ -129,12 +129,13 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 		"host":    s.hostPart,
 		"harsh":   s.harshPart,
 		"planted": s.plantedPart,
+		"doctor":  s.doctorPart,
 		"6.1": func(ctx context.Context) {
 			s.newcomer(ctx, "6.1")
 			s.guestPart(ctx, "6.1")
 		},
 		"6.12": func(ctx context.Context) { s.guestPart(ctx, "6.12") },
-		"5.10": func(ctx context.Context) { s.smokePart(ctx, "5.10", "amd64") },
+		"5.10": s.oldKernelPart,
 		"arm64": func(ctx context.Context) {
 			s.smokePart(ctx, "6.12", "arm64")
 		},

@@ -115,15 +115,24 @@ func (s *suite) readme(ctx context.Context, where string, v *vm) {
 	})
 }
 
-// smokePart boots a kernel that gets only a short look.
-func (s *suite) smokePart(ctx context.Context, kernel, arch string) {
+// smokePart boots a kernel that gets only a short look, and what more there is to do in it.
+func (s *suite) smokePart(ctx context.Context, kernel, arch string, more ...guestTest) {
 	where := "guest " + kernel
 	if arch != "amd64" {
 		where += " " + arch
 	}
 	c := guestConfig{kernel: kernel, arch: arch, cpus: 2, memMiB: 1024, verbs: true}
+	for _, t := range more {
+		c.files = append(c.files, t.run.inputs()...)
+	}
 	s.inGuest(ctx, where, c, func(v *vm) {
 		s.devinfo(ctx, where, v)
+		for _, t := range more {
+			s.step(where, "go test "+t.pkg, func() (string, error) {
+				_, err := v.guestTest(ctx, t)
+				return "", err
+			})
+		}
 		var games []game
 		for _, events := range []bool{false, true} {
 			games = append(games, game{server: playVerbs, client: playVerbs, events: events, size: 4096, iters: 100, check: true, timeout: 2 * time.Minute})
@@ -233,11 +242,11 @@ func (s *suite) compileGuestTests(ctx context.Context, bins string) ([]guestTest
 	if err != nil {
 		return nil, err
 	}
-	self := filepath.Join(s.root, "tools", "rxevm")
+	self, apart := filepath.Join(s.root, "tools", "rxevm"), filepath.Join(s.root, plantedPackage)
 	var all []guestTest
 	for line := range strings.Lines(out) {
 		f := strings.Fields(line)
-		if len(f) < 2 || f[0] == self { // Our own tests are about the host's side.
+		if len(f) < 2 || f[0] == self || f[0] == apart { // Our own tests are about the host's side.
 			continue
 		}
 		dir, marked, named, probing, others := f[0], false, false, false, false

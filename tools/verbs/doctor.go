@@ -13,7 +13,7 @@ import (
 	"github.com/goverbs/goverbs/tools/verbs/internal/doctor"
 )
 
-const doctorUsage = `usage: verbs doctor [-d DEVICE] [-memlock SIZE] [-pollers N] [-pid PID] [-json] [-v]
+const doctorUsage = `usage: verbs doctor [-d DEVICE] [-memlock SIZE] [-pollers N] [-pid PID] [-skip CHECKS] [-json] [-v]
 Looks at this machine and process from top to bottom and says what keeps RDMA from
 working, or from working well: what is wrong, how that was seen, and the command
 that mends it. It changes nothing and needs no privilege; what it may not look at
@@ -24,6 +24,7 @@ warnings, 3 for faults, and 2 for wrong flags.
   verbs doctor -d mlx5_0 -v        one device, with all that was looked at
   verbs doctor -memlock 64G        is that much memory allowed to be registered?
   verbs doctor -pid 4711           the limits of a running program
+  verbs doctor -skip fork,counters without what is known and borne
   verbs doctor -json               for programs
 
 `
@@ -33,6 +34,7 @@ type doctorOptions struct {
 	device        string
 	memlock       byteSize
 	pollers, pid  int
+	skip          skippedChecks
 	json, verbose bool
 }
 
@@ -54,7 +56,7 @@ func examine(ctx context.Context, n *doctor.Node, args []string, stdout, stderr 
 		fmt.Fprintf(stderr, "verbs doctor: %v\nverbs doctor -h lists the flags.\n", err)
 		return 2
 	}
-	report := doctor.Examine(ctx, n, doctor.Checks(), nil)
+	report := doctor.Examine(ctx, n, o.skip.left(), nil)
 	if o.json {
 		err = report.WriteJSON(stdout)
 	} else {
@@ -77,6 +79,7 @@ func parseDoctor(args []string, stdout io.Writer) (o doctorOptions, err error) {
 	f.Var(&o.memlock, "memlock", "the program is to register this much memory: a `size` such as 512M or 64G")
 	f.IntVar(&o.pollers, "pollers", 0, "the program is to poll busily in this many goroutines: a `number`")
 	f.IntVar(&o.pid, "pid", 0, "look at the limits of the process with this `number`; by default at those of this one")
+	f.Var(&o.skip, "skip", "leave out the checks with these `names`, separated by commas; -v lists all")
 	f.BoolVar(&o.json, "json", false, "write JSON, with keys that stay")
 	f.BoolVar(&o.verbose, "v", false, "list every check, what it saw, and what follows from other findings")
 	switch err = f.Parse(args); {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -32,6 +33,8 @@ func TestDoctorUsage(t *testing.T) {
 		{"-pollers -1", "the number of polling goroutines is 0 to 65536"},
 		{"-pid -7", "a process has a number of 1 to 4194304"},
 		{"-pid x", `invalid value "x"`},
+		{"-skip fork,sleep", `"sleep" is no check: there are system, modules, `},
+		{"-skip fork,", `"" is no check`},
 		{"-d ../..", `"../.." cannot be the name of a device`},
 	} {
 		code, out, errs := runDoctor(t.Context(), strings.Fields(c.args)...)
@@ -71,6 +74,14 @@ func TestDoctorReports(t *testing.T) {
 	}
 	if code != 3 || errs != "" || r.Worst != "fault" || r.Status != 3 || len(r.Findings) != 1 || r.Findings[0].Check != "system" {
 		t.Errorf("status %d, stderr %q, %+v", code, errs, r)
+	}
+}
+
+// Checks that are left out find nothing, and are not counted.
+func TestDoctorSkip(t *testing.T) {
+	code, out, errs := runDoctor(t.Context(), "-skip", "system,devices", "-skip", "memlock,cpu")
+	if code != doctor.StatusHealthy || errs != "" || !strings.HasPrefix(out, fmt.Sprintf("nothing found; %d checks", len(doctor.Checks())-4)) {
+		t.Errorf("status %d, stdout %q, stderr %q", code, out, errs)
 	}
 }
 

@@ -44,9 +44,12 @@ func Compare(t *layout.Table, vmlinux *btf.Spec, modules ...*btf.Spec) (*Report,
 	if vmlinux != nil {
 		specs = append(slices.Clone(modules), vmlinux)
 	}
-	constants, err := enumerators(modules)
-	if err != nil {
-		return nil, err
+	var constants map[string]constant
+	if slices.ContainsFunc(t.Headers, func(h *layout.Header) bool { return len(h.Enums) > 0 }) {
+		var err error
+		if constants, err = enumerators(modules); err != nil {
+			return nil, err
+		}
 	}
 	for _, h := range t.Headers {
 		for _, ty := range h.Types {

@@ -23,7 +23,7 @@ func TestProcessors(t *testing.T) {
 			[]wanted{{"cpu", Fault, "", "1 processor for 2 goroutines", "Cpus_allowed_list of /proc/self/status is 5", "3 processors"}}},
 		{"half a processor", 1, func(m *machine) {
 			m.put(session+"/cpu.max", "50000 100000\n", session+"/cpu.stat", "usage_usec 1\nnr_throttled 12\n")
-		}, []wanted{{"cpu", Warning, "", "0.5 processors may be used, and 1 goroutine that polls busily needs one", "/" + session + "/cpu.max is \"50000 100000\"; cpu.stat there counts 12 times", "echo '200000 100000' > /" + session + "/cpu.max"}}},
+		}, []wanted{{"cpu", Warning, "", "0.5 processors may be used, by 1 goroutine that polls busily", "/" + session + "/cpu.max is \"50000 100000\"; nr_throttled in cpu.stat there is 12", "echo '200000 100000' > /" + session + "/cpu.max"}}},
 		{"half a processor and nothing wanted", 0, func(m *machine) { m.put(session+"/cpu.max", "50000 100000\n") },
 			[]wanted{{"cpu", Warning, "", "the time of 0.5 processors", "", "echo '100000 100000'"}}},
 		{"two processors and nothing wanted", 0, func(m *machine) { m.put(session+"/cpu.max", "200000 100000\n") }, nil},
@@ -77,9 +77,9 @@ func TestRDMACgroup(t *testing.T) {
 	m.put(session+"/rdma.max", "rxe0 hca_handle=2 hca_object=max\nmlx5_9 hca_handle=0 hca_object=0\n", session+"/rdma.current", "rxe0 hca_handle=1 hca_object=9\n")
 	findsOnly(t, m.node())
 	m.put(session+"/rdma.current", "rxe0 hca_handle=2 hca_object=9\n")
-	findsOnly(t, m.node(), wanted{"rdmacgroup", Fault, "rxe0", "may have 2 open devices of the device and has 2: no program", "/" + session + "/rdma.max has hca_handle=2 for rxe0, and rdma.current beside it 2", "echo 'rxe0 hca_handle=max' > /" + session + "/rdma.max"})
+	findsOnly(t, m.node(), wanted{"rdmacgroup", Fault, "rxe0", "has 2 of the 2 contexts of the device that it may have: no program", "/" + session + "/rdma.max has hca_handle=2 for rxe0, and rdma.current beside it 2", "echo 'rxe0 hca_handle=max' > /" + session + "/rdma.max"})
 	m.put("sys/fs/cgroup/user.slice/rdma.max", "rxe0 hca_object=10\n", "sys/fs/cgroup/user.slice/rdma.current", "rxe0 hca_handle=2 hca_object=9\n", session+"/rdma.current", "")
-	findsOnly(t, m.node(), wanted{"rdmacgroup", Warning, "rxe0", "may have 10 objects of the device and has 9: soon", "/sys/fs/cgroup/user.slice/rdma.max", ""})
+	findsOnly(t, m.node(), wanted{"rdmacgroup", Warning, "rxe0", "has 9 of the 10 objects of the device that it may have: soon", "/sys/fs/cgroup/user.slice/rdma.max", ""})
 	m.put("sys/fs/cgroup/user.slice/rdma.max", "rxe0 hca_object=lots\n")
 	if r := examined(t, m.node()); len(r.NotLooked) != 1 || r.NotLooked[0].Check != "rdmacgroup" {
 		t.Errorf("%+v", r)

@@ -14,7 +14,7 @@ type counterRule struct {
 	of       []string // the counters that it is seen against; none counts by itself
 	perMille uint64   // how many of a thousand of these say something
 	severity Severity
-	what     string // after the number
+	what     string // of several of them
 	mend     string
 }
 
@@ -68,7 +68,7 @@ var counterRules = []counterRule{
 		mend: "clean or change the cable: mlxlink -d DEVICE -c shows its state",
 	}, {
 		names: []string{"link_downed"}, least: 10, severity: Note,
-		what: "times the link went down since the driver was loaded",
+		what: "the link goes down again and again",
 		mend: "journalctl -k | grep -i link shows when; look at the cable, the switch's port, and who sets the network device down",
 	},
 }
@@ -77,7 +77,7 @@ var counterRules = []counterRule{
 var checkCounters = Check{
 	Name:  "counters",
 	About: "the counters of each port that tell of lost packets and unready receivers",
-	After: []string{"devices"},
+	After: []string{"devices", "namespace"},
 	Run: func(ctx context.Context, n *Node) ([]Finding, error) {
 		var found []Finding
 		for _, d := range n.devices() {
@@ -148,6 +148,6 @@ func (r *counterRule) apply(n *Node, d *Device, p *Port, counted map[string]uint
 	}
 	return Finding{
 		Severity: r.severity, Object: d.Object(p),
-		What: fmt.Sprintf("%d %s", v, r.what), Seen: seen, Mend: strings.TrimSpace(r.mend),
+		What: fmt.Sprintf("%s; %d so far", r.what, v), Seen: seen, Mend: strings.TrimSpace(r.mend),
 	}, true
 }

@@ -58,8 +58,8 @@ func compareFloat(a, b float64) int {
 func (n *Node) tooFew(cpus []int, procs int, least quota) Finding {
 	f := Finding{
 		Severity: Fault,
-		What: fmt.Sprintf("%s for %s that poll busily: nothing else of the program would run, so package poll refuses as many pollers as GOMAXPROCS, which will be %d",
-			count(procs, "processor"), count(n.Pollers, "goroutine"), procs),
+		What: fmt.Sprintf("%s for %s busily: nothing else of the program would run, so package poll refuses as many pollers as GOMAXPROCS, which will be %d",
+			count(procs, "processor"), pollers(n.Pollers), procs),
 		Seen: fmt.Sprintf("Cpus_allowed_list of /%s/status is %s", n.process(), formatList(cpus)),
 		Mend: fmt.Sprintf("give it %d processors or more by taskset -c or the cpuset.cpus of its cgroup, or wait with poll.Adaptive or poll.Event", n.Pollers+1),
 	}
@@ -75,8 +75,8 @@ func (n *Node) throttled(q quota) (Finding, bool) {
 	what := ""
 	switch {
 	case n.Pollers > 0 && q.cpus <= float64(n.Pollers):
-		what = fmt.Sprintf("%s may be used, and %s: the kernel stops the whole program for the rest of each period, for tens of milliseconds",
-			processors(q.cpus), polls(n.Pollers))
+		what = fmt.Sprintf("%s may be used, by %s busily and by all else: the kernel stops the whole program for the rest of each period, for tens of milliseconds",
+			processors(q.cpus), pollers(n.Pollers))
 	case q.cpus < 1:
 		what = processors(q.cpus) + " may be used: the kernel stops whatever waits busily, or works for long, for the rest of each period, for tens of milliseconds"
 	default:
@@ -87,7 +87,7 @@ func (n *Node) throttled(q quota) (Finding, bool) {
 		for line := range strings.Lines(s) {
 			if v, ok := strings.CutPrefix(line, "nr_throttled "); ok {
 				if times, err := strconv.ParseUint(strings.TrimSpace(v), 10, 64); err == nil && times > 0 {
-					seen += fmt.Sprintf("; cpu.stat there counts %d times", times)
+					seen += fmt.Sprintf("; nr_throttled in cpu.stat there is %d", times)
 				}
 			}
 		}
@@ -95,12 +95,12 @@ func (n *Node) throttled(q quota) (Finding, bool) {
 	return Finding{Severity: Warning, What: what, Seen: seen, Mend: mendQuota(q, n.Pollers)}, true
 }
 
-// polls says what pollers do.
-func polls(n int) string {
+// pollers says how many goroutines do what.
+func pollers(n int) string {
 	if n == 1 {
-		return "1 goroutine that polls busily needs one"
+		return "1 goroutine that polls"
 	}
-	return fmt.Sprintf("%d goroutines that poll busily need %d", n, n)
+	return fmt.Sprintf("%d goroutines that poll", n)
 }
 
 // processors says how many.

@@ -15,7 +15,7 @@ import (
 var checkFiles = Check{
 	Name:  "files",
 	About: "the verbs files of the devices: whether they exist, are the right ones, and open",
-	After: []string{"system", "modules", "devices"},
+	After: []string{"system", "modules", "devices", "namespace"},
 	Run: func(_ context.Context, n *Node) ([]Finding, error) {
 		var found []Finding
 		var errs []error

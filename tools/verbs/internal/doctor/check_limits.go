@@ -46,7 +46,7 @@ func owners[T any](list func(Netlink, uint32) ([]T, error), owner func(T) nldev.
 var checkLimits = Check{
 	Name:  "limits",
 	About: "how many objects of each device are in use, how many it has, and who has most of them",
-	After: []string{"devices"},
+	After: []string{"devices", "namespace"},
 	Run: func(ctx context.Context, n *Node) ([]Finding, error) {
 		if len(n.devices()) == 0 {
 			return nil, nil

@@ -12,7 +12,7 @@ import (
 var checkRDMACgroup = Check{
 	Name:  "rdmacgroup",
 	About: "how many contexts and objects of each device the control groups of the process may have, and have",
-	After: []string{"devices"},
+	After: []string{"devices", "namespace"},
 	Run: func(_ context.Context, n *Node) ([]Finding, error) {
 		if len(n.devices()) == 0 {
 			return nil, nil
@@ -40,7 +40,7 @@ var checkRDMACgroup = Check{
 				continue
 			}
 			for _, d := range n.devices() {
-				for _, what := range []struct{ key, name string }{{"hca_handle", "open devices"}, {"hca_object", "objects"}} {
+				for _, what := range []struct{ key, name string }{{"hca_handle", "contexts"}, {"hca_object", "objects"}} {
 					has, ok := most[d.Name][what.key]
 					if !ok {
 						continue
@@ -50,7 +50,7 @@ var checkRDMACgroup = Check{
 					n.saw("%s: /%s allows %d %s, %d are in use", d.Name, file, has, what.name, u)
 					if f, ok := nearLimit(u, has); ok {
 						f.Object = d.Name
-						f.What = fmt.Sprintf("the control group may have %d %s of the device and has %d: %s in it", has, what.name, u, f.What)
+						f.What = fmt.Sprintf("the control group has %d of the %d %s of the device that it may have: %s in it", u, has, what.name, f.What)
 						f.Seen = fmt.Sprintf("/%s has %s=%d for %s, and rdma.current beside it %d", file, what.key, has, d.Name, u)
 						f.Mend = fmt.Sprintf("echo '%s %s=max' > /%s", d.Name, what.key, file)
 						found = append(found, f)

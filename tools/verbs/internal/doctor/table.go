@@ -8,6 +8,7 @@ func Checks() []Check {
 		checkSystem,
 		checkModules,
 		checkDevices,
+		checkNamespace,
 		checkInterface,
 		checkFiles,
 		// The process.
@@ -16,7 +17,6 @@ func Checks() []Check {
 		checkCPU,
 		checkRDMACgroup,
 		// The network.
-		checkNamespace,
 		checkPorts,
 		checkGIDs,
 		checkMTU,
