@@ -109,3 +109,81 @@ func TestLibibverbsPage(t *testing.T) {
 		}
 	}
 }
+
+// pages are those of the documentation.
+var pages = []string{
+	"README.md", "mlx5/SPEED.md", "poll/POLLING.md", "tools/decode/ERRORS.md", "tools/verbs/NIGHT.md",
+	"uverbs/CONTAINERS.md", "uverbs/FROM-LIBIBVERBS.md", "uverbs/uverbstest/TESTING.md",
+}
+
+// Links in pages lead to files that are there, and README.md leads to all pages.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#: ]+)(?:#[^)]*)?\)`)
+	linked := map[string]bool{}
+	for _, name := range pages {
+		for _, m := range link.FindAllStringSubmatch(page(t, name), -1) {
+			target := filepath.Join(filepath.Dir(filepath.FromSlash(name)), filepath.FromSlash(m[1]))
+			if _, err := os.Stat(filepath.Join(root(t), target)); err != nil {
+				t.Errorf("%s leads to %s: %v", name, m[1], err)
+			}
+			if name == "README.md" {
+				linked[filepath.ToSlash(target)] = true
+			}
+		}
+	}
+	for _, name := range pages[1:] {
+		if !linked[name] {
+			t.Errorf("README.md does not lead to %s", name)
+		}
+	}
+}
+
+// The programs and packages of this module that pages name exist.
+func TestNamedPackages(t *testing.T) {
+	named := regexp.MustCompile(`(?:github\.com/goverbs/goverbs|\.)/((?:tools|uverbs|mlx5|poll|cq|rxe|abi)(?:/[a-z0-9]+)*)`)
+	for _, name := range pages {
+		for _, m := range named.FindAllStringSubmatch(page(t, name), -1) {
+			if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(m[1]))); err != nil {
+				t.Errorf("%s: %s: %v", name, m[0], err)
+			}
+		}
+	}
+}
+
+// The workflow to copy runs commands that exist, on kernels that there are.
+func TestWorkflow(t *testing.T) {
+	_, text, _ := strings.Cut(page(t, "uverbs/uverbstest/TESTING.md"), "```yaml\n")
+	text, _, _ = strings.Cut(text, "\n```")
+	s := support{t: t}
+	s.readSuite()
+	commands := 0
+	built := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^ +(?:- )?run: (.+)$`).FindAllStringSubmatch(text, -1) {
+		commands++
+		f := strings.Fields(strings.ReplaceAll(m[1], `"`, ""))
+		if f[0] != "go" {
+			t.Errorf("%s: not a command of go", m[1])
+		}
+		for i, word := range f[:len(f)-1] {
+			switch next := f[i+1]; word {
+			case "-o":
+				built[next] = true
+			case "-exec":
+				if !built[next] {
+					t.Errorf("%s: nothing built %s", m[1], next)
+				}
+			case "-kernel":
+				found := false
+				for _, k := range s.full {
+					found = found || k == next
+				}
+				if !found {
+					t.Errorf("%s: the suite does not test on %s", m[1], next)
+				}
+			}
+		}
+	}
+	if commands < 4 {
+		t.Errorf("only %d commands in the workflow", commands)
+	}
+}

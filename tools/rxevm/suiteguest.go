@@ -138,6 +138,7 @@ func (s *suite) smokePart(ctx context.Context, kernel, arch string, more ...gues
 			games = append(games, game{server: playVerbs, client: playVerbs, events: events, size: 4096, iters: 100, check: true, timeout: 2 * time.Minute})
 		}
 		s.games(ctx, where, v, games)
+		s.perf(ctx, where, v)
 	})
 }
 

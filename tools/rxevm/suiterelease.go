@@ -3,11 +3,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // releaseTwice builds the release (tools/release) from two folders and compares. The guests play
@@ -57,4 +62,43 @@ func (s *suite) withRelease(ctx context.Context, where string, c *guestConfig) b
 	c.verbs = false
 	c.files = append(c.files, fileArg{filepath.Join(s.release, "verbs-linux-"+c.arch), "/usr/bin/verbs"})
 	return true
+}
+
+// perf has the release's verbs perf measure a latency between two processes of the guest.
+func (s *suite) perf(ctx context.Context, where string, v *vm) {
+	s.step(where, "verbs perf send_lat", func() (string, error) {
+		limit, cancel := withDeadline(ctx, 5*time.Minute)
+		defer cancel()
+		const port = 18600
+		args := []string{"verbs", "perf", "send_lat", "-d", "rxe0", "-n", "50", "-p", strconv.Itoa(port)}
+		var serverOut, clientOut bytes.Buffer
+		server, err := v.start(job{Args: args, Env: v.environ()}, jobIO{stdout: &serverOut, stderr: &serverOut})
+		if err != nil {
+			return "", err
+		}
+		code, err := v.run(limit, job{Args: append(args, "-json", guestAddr), Env: v.environ(), Listen: port}, jobIO{stdout: &clientOut, stderr: &clientOut})
+		if err != nil || code != 0 {
+			server.kill()
+		}
+		serverCode, serverErr := server.wait(limit)
+		if err = errors.Join(err, serverErr); err == nil && code|serverCode != 0 {
+			err = fmt.Errorf("ended with status %d, the server with %d", code, serverCode)
+		}
+		var r struct {
+			Latency struct {
+				N       int     `json:"n"`
+				Typical float64 `json:"typical"`
+			} `json:"latency_usec"`
+		}
+		if err == nil {
+			err = json.Unmarshal(clientOut.Bytes(), &r)
+		}
+		if err == nil && (r.Latency.N != 50 || r.Latency.Typical <= 0) {
+			err = errors.New("does not report 50 messages with a latency")
+		}
+		if err != nil {
+			return "", fmt.Errorf("%w\nserver:%s\nclient:%s", err, indented(serverOut.String()), indented(clientOut.String()))
+		}
+		return fmt.Sprintf("%.0f usec", r.Latency.Typical), nil
+	})
 }
