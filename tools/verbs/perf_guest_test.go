@@ -102,15 +102,17 @@ func TestGuestPerfBadFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"send_bw -m 4096":            "takes 1024 at most",
 		"send_bw -c UD -s 2000":      "a datagram is one packet, of 1024 bytes at most",
-		"send_bw -t 32767 -q 2":      "a completion queue of",
+		"send_bw -b -t 32767 -q 2":   "a completion queue of",
 		"read_bw -o 255":             "outstanding reads (-o) 255",
-		"send_bw -I 30000 -s 64":     "nline",
+		"send_bw -b -I 30000 -s 64":  "nline",
 		"send_bw -x 200":             "index 200",
 		"send_bw -d nosuch0":         "nosuch0",
 		"write_bw -e -X 100000":      "completion vector (-X)",
 		"send_bw -q 4096 -s 1000000": "memory",
 	} {
-		code, out, errs := runPerf(t.Context(), strings.Fields(args)...)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // of a server that takes it, and waits
+		code, out, errs := runPerf(ctx, append(strings.Fields(args), "-p", strconv.Itoa(freePort(t)))...)
+		cancel()
 		if code != 2 || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, %q, %q, want 2 and %q", args, code, out, errs, want)
 		}

@@ -291,7 +291,7 @@ func (s *Side) newQueue(i int) error {
 			return BadConfig("%v", err) // which says what is allowed
 		}
 		if c.Inline > 0 {
-			return fmt.Errorf("%w (with -I %d: the device may take less inline)", err, c.Inline)
+			return BadConfig("%v: the device may take less inline than %d bytes (-I)", err, c.Inline)
 		}
 		return err
 	}
