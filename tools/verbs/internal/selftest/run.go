@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -62,6 +63,7 @@ type Row struct {
 type run struct {
 	Config
 	recorder *recorder
+	rate     atomic.Int64 // messages a second of the last stream, 0 if not known
 }
 
 // Result is what came of a run.

@@ -270,8 +270,18 @@ func testMulticast(ctx context.Context, t *bench) error {
 	return here(t.expect(ctx, t.a, Done{ID: 7, Op: cq.OpSend, Bytes: 100}, recv))
 }
 
+// streamTime is how long a stream may take on a slow device, such as one under emulation:
+// as many messages go as the streams before it lead to expect, but not too few.
+const (
+	streamTime  = 20 * time.Second
+	fewMessages = 2000
+)
+
 // stream runs a stream from A to B.
 func stream(ctx context.Context, t *bench, a, b Spec, s Stream) error {
+	if most := int(t.run.rate.Load()) * int(streamTime.Seconds()); most > 0 && most < s.Messages {
+		s.Messages = min(s.Messages, max(most, fewMessages))
+	}
 	if err := t.meet(ctx, a, b, &Options{RNRRetries: uverbs.RetryForever}); err != nil {
 		return err
 	}
@@ -290,9 +300,13 @@ func streamAgain(ctx context.Context, t *bench, s Stream) error {
 		return here(err)
 	}
 	const whole = 120
+	begin := time.Now()
 	err := t.both(ctx, Order{Do: doStream, Stream: &send, Patience: whole}, Order{Do: doStream, Stream: &recv, Patience: whole})
 	if err == nil {
 		t.notef("%d messages", s.Messages)
+		if took := time.Since(begin).Seconds(); took > 0.1 { // less says nothing
+			t.run.rate.Store(int64(float64(s.Messages) / took))
+		}
 	}
 	return err
 }
