@@ -31,13 +31,13 @@ func TestPerfCases(t *testing.T) {
 	if len(names) != len(all) || len(all) != 12+10 {
 		t.Errorf("%d names of %d rows", len(names), len(all))
 	}
-	want := "ib_send_bw -F -d rxe0 -x 1 -p 18600 -s 4096 -n 6400 -I 0 -r 512 -t 128 -Q 32 -l 32"
+	want := "ib_send_bw -F -d rxe0 -x 1 -p 18600 -s 4096 -n 6400 -u 18 -I 0 -r 512 -t 128 -Q 32 -l 32"
 	i := slices.IndexFunc(all, func(c perfCase) bool { return c.String() == "send_bw 4096 bytes, post list 32" })
 	if i < 0 || strings.Join(all[i].command(1, 18600), " ") != want {
 		t.Errorf("no row of %q", want)
 	}
 	i = slices.IndexFunc(all, func(c perfCase) bool { return c.String() == "read_lat event 64 bytes" })
-	if want := "verbs perf read_lat -json -warmup 0 -d rxe0 -x 1 -p 18600 -s 64 -n 1000 -e"; i < 0 || strings.Join(all[i].command(0, 18600), " ") != want {
+	if want := "verbs perf read_lat -json -warmup 0 -d rxe0 -x 1 -p 18600 -s 64 -n 1000 -u 18 -e"; i < 0 || strings.Join(all[i].command(0, 18600), " ") != want {
 		t.Errorf("no row of %q", want)
 	}
 	b.quick = true
