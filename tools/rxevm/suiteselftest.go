@@ -73,7 +73,7 @@ func (s *suite) selftestPeers(ctx context.Context, where, mlx5sim, verbs string)
 		if l.Close(); err != nil {
 			return "", err
 		}
-		out, err := s.program(ctx, nil, mlx5sim, "run", "-link", "eth", "--", verbs, "selftest", "-d", "mlx5_0", "-serve", "-port", port,
+		out, err := s.program(ctx, nil, mlx5sim, "run", "-link", "eth", "-wait", "2m", "--", verbs, "selftest", "-d", "mlx5_0", "-serve", "-port", port,
 			"--and", verbs, "selftest", "-d", "mlx5_0", "-quick", "-patience", "1m", "-peer", "127.0.0.1:"+port)
 		if err != nil {
 			return "", err

@@ -53,35 +53,14 @@ func (t *bench) order(ctx context.Context, s side, o Order) (*Answer, error) {
 		o.Patience = t.patience.Seconds()
 	}
 	a := s.do(ctx, &o)
-	if err := a.err(); err != nil && t.link == nil {
-		return a, here(err)
-	} else if err != nil {
-		return a, err
+	err := a.err()
+	if err == nil {
+		err = a.lacking(&o)
 	}
-	return a, nil
-}
-
-// here is an error without the words that it was far away.
-func here(err error) error {
-	var r *remoteError
-	if errors.As(err, &r) {
-		return errText{r.text, r.lacks}
+	if _, far := s.(*remote); far && err != nil {
+		err = fmt.Errorf("the other end: %w", err)
 	}
-	return err
-}
-
-type errText struct {
-	text  string
-	lacks bool
-}
-
-func (e errText) Error() string { return e.text }
-
-func (e errText) Unwrap() error {
-	if e.lacks {
-		return uverbs.ErrNotSupported
-	}
-	return nil
+	return a, err
 }
 
 // usual is a spec that suits most tests.
@@ -114,7 +93,7 @@ func (t *bench) make(ctx context.Context, a, b Spec) (err error) {
 		}
 	}
 	if t.made[0], err = t.order(ctx, t.a, Order{Do: doMake, Make: &a}); err != nil {
-		return here(err)
+		return err
 	}
 	t.made[1], err = t.order(ctx, t.b, Order{Do: doMake, Make: &b})
 	return err
@@ -130,9 +109,11 @@ func (t *bench) begin(ctx context.Context) (err error) {
 		t.b = b
 		return nil
 	}
-	t.link, err = dial(ctx, t.run.Peer)
+	if t.link, err = dial(ctx, t.run.Peer); err != nil {
+		return err
+	}
 	t.b = t.link
-	return err
+	return nil
 }
 
 // connect connects the ends.
@@ -152,7 +133,7 @@ func (t *bench) post(ctx context.Context, s side, work ...Work) error {
 	return err
 }
 
-// ends takes n completions of an end and holds them against what they are to be; both
+// expect takes completions of an end, as many as are wanted, and holds them against what they are to be; both
 // in any order, by their ids.
 func (t *bench) expect(ctx context.Context, s side, want ...Done) error {
 	a, err := t.order(ctx, s, Order{Do: doTake, N: len(want)})
@@ -239,7 +220,7 @@ func (t *bench) both(ctx context.Context, a, b Order) error {
 		failed <- err
 	}()
 	_, err := t.order(ctx, t.a, a)
-	return errors.Join(here(err), <-failed)
+	return errors.Join(err, <-failed)
 }
 
 // close closes what the test has made. A completion that the library took for nobody's is

@@ -49,14 +49,21 @@ func (e *end) ready(s *Stream) error {
 	if s == nil {
 		return errors.New("no stream")
 	}
-	slot := s.slotBytes()
-	if most := max(e.spec.SendDepth, e.receives()); most*slot > e.mem.Len()/2 {
-		return fmt.Errorf("%d slots of %d bytes do not fit into %d", most, slot, e.mem.Len()/2)
+	if err := e.fits(s); err != nil {
+		return err
 	}
 	for i := range e.receives() {
 		e.offer(s, uint64(i))
 	}
 	return e.recvQueue().Flush()
+}
+
+// fits says whether there is memory for all slots of a stream.
+func (e *end) fits(s *Stream) error {
+	if most, slot := max(e.spec.SendDepth, e.receives()), s.slotBytes(); most*slot > e.mem.Len()/2 {
+		return fmt.Errorf("%d slots of %d bytes do not fit into %d", most, slot, e.mem.Len()/2)
+	}
+	return nil
 }
 
 // offer stages the receive of a slot.
@@ -68,6 +75,10 @@ func (e *end) offer(s *Stream, slot uint64) {
 func (e *end) stream(ctx context.Context, s *Stream) error {
 	if s == nil {
 		return errors.New("no stream")
+	}
+	// Who gives orders may have made ready for another one.
+	if err := e.fits(s); err != nil {
+		return err
 	}
 	e.stall = time.Duration(s.Stall * float64(time.Second))
 	defer func() { e.stall = 0 }()

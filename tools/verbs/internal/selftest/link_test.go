@@ -1,8 +1,11 @@
 package selftest
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -117,6 +120,7 @@ func TestServeHostile(t *testing.T) {
 		{{Do: doMake, Make: &good}, {Do: doStream}},
 		{{Do: doMake, Make: &good}, {Do: doReady, Stream: &Stream{Messages: 1, Bytes: 1 << 16, Credit: 1, Stall: 1}}},
 		{{Do: doMake, Make: &good}, {Do: doReady, Stream: &Stream{Messages: 1 << 30, Bytes: 64, Credit: 1, Stall: 1}}},
+		{{Do: doMake, Make: &good}, {Do: doReady, Stream: &Stream{Messages: 1, Bytes: 64, Credit: 1, Stall: 1}}, {Do: doStream, Stream: &Stream{Messages: 1, Bytes: 1 << 16, Send: true, Credit: 1, Stall: 1}}},
 		{{Do: doMake, Make: &good}, {Do: doFill, Off: memoryBytes, Bytes: 1}},
 		{{Do: doMake, Make: &good}, {Do: doCheck, Off: -1, Bytes: 1}},
 		{{Do: doMake, Make: &good}, {Do: doPost, Work: []Work{{Op: cq.OpSend, Inline: true, Pieces: []Piece{{memoryBytes - 1, 2}}}}}},
@@ -183,10 +187,44 @@ func TestDialNonsense(t *testing.T) {
 	}
 }
 
+// An other end that greets and then answers with as good as nothing makes rows fail, and
+// nothing worse.
+func TestEmptyAnswers(t *testing.T) {
+	for _, answer := range []string{"{}\n", `{"endpoint":{},"region":{},"limits":{},"device":{}}` + "\n"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer conn.Close()
+					fmt.Fprintf(conn, `{"magic":%q,"version":%d}`+"\n", magic, version)
+					lines := bufio.NewScanner(conn)
+					for lines.Scan(); lines.Scan(); { // the first is the greeting
+						io.WriteString(conn, answer)
+					}
+				}()
+			}
+		}()
+		c := onModel(t, newFabric(t))
+		c.Peer, c.Patience, c.Rounds = l.Addr().String(), 20*time.Millisecond, 5
+		r, err := Run(t.Context(), c)
+		l.Close()
+		if err != nil || r.count(Failed)+r.count(Unsupported) != len(tests) {
+			t.Errorf("%s: %v, %+v", answer, err, r)
+		}
+	}
+}
+
 // What the other end says cannot do anything to a terminal.
 func TestLineOfPeer(t *testing.T) {
 	a := &Answer{Error: "no\x1b[2J\r\nway \u202e\x00"}
-	if got, want := line(a.err()), "the other end: no?[2J?; way ??"; got != want {
+	if got, want := line(a.err()), "no?[2J?; way ??"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

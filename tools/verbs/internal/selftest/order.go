@@ -25,8 +25,7 @@ type Order struct {
 	Off   int    `json:"off,omitempty"`
 	Bytes int    `json:"bytes,omitempty"`
 	Seed  uint64 `json:"seed,omitempty"`
-	// N is how many, Event a type of asynchronous events, Key that of a window, Group a
-	// multicast address.
+	// N is how many, Event a type of asynchronous events, Group a multicast address.
 	N     int              `json:"n,omitempty"`
 	Event uverbs.EventType `json:"event,omitempty"`
 	Group string           `json:"group,omitempty"`
@@ -204,16 +203,16 @@ type Device struct {
 	Roce       bool              `json:"roce"`
 }
 
-// remoteError is the error of an order that the other end carried out.
-type remoteError struct {
+// orderError is the error of an order, by the words of the end that carried it out.
+type orderError struct {
 	text  string
 	lacks bool
 }
 
-func (e *remoteError) Error() string { return "the other end: " + e.text }
+func (e *orderError) Error() string { return e.text }
 
-// Unwrap makes errors.Is find what is not supported there.
-func (e *remoteError) Unwrap() error {
+// Unwrap makes errors.Is find what is not supported.
+func (e *orderError) Unwrap() error {
 	if e.lacks {
 		return uverbs.ErrNotSupported
 	}
@@ -225,7 +224,27 @@ func (a *Answer) err() error {
 	if a.Error == "" {
 		return nil
 	}
-	return &remoteError{a.Error, a.Lacks}
+	return &orderError{a.Error, a.Lacks}
+}
+
+// lacking says what an order asked for and the answer does not have: the other end may be
+// any program.
+func (a *Answer) lacking(o *Order) error {
+	missing := false
+	switch o.Do {
+	case doMake:
+		missing = a.Endpoint == nil || a.Region == nil || a.Limits == nil || a.Device == nil
+	case doRecover:
+		missing = a.Endpoint == nil
+	case doOpen:
+		missing = a.Region == nil
+	case doTake:
+		missing = len(a.Done) != o.N
+	}
+	if missing {
+		return fmt.Errorf("its answer to %q lacks what was asked for", o.Do)
+	}
+	return nil
 }
 
 // failed is the answer for an error.

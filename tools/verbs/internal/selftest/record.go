@@ -46,9 +46,6 @@ func Describe(d *uverbs.Device) *About {
 	return a
 }
 
-// KernelRelease is what uname -r says.
-func KernelRelease() string { return kernelRelease() }
-
 // RecordedTest is what was recorded of a test.
 type RecordedTest struct {
 	Test        string     `json:"test"`

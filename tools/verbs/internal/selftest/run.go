@@ -14,9 +14,8 @@ import (
 
 // Config is what a run does.
 type Config struct {
-	// Open opens the device, for each test anew; OpenPeer the other end's, nil where
-	// that is the same.
-	Open, OpenPeer func() (*uverbs.Device, error)
+	// Open opens the device, for each test and each end in this process anew.
+	Open func() (*uverbs.Device, error)
 	// Peer is where the other end is served, host and port; empty: in this process.
 	Peer string
 	// Quick does everything less often. Rounds, if not 0, is how often instead.
@@ -28,7 +27,7 @@ type Config struct {
 	Record bool
 	// Patience is how long a completion may take; 0 is 10 seconds.
 	Patience time.Duration
-	// Tell, if not nil, is told of each test that begins, and of each that is over.
+	// Begin, if not nil, is told of each test that begins, and Tell of each that is over.
 	Begin func(name string)
 	Tell  func(Row)
 
@@ -96,9 +95,6 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if c.Patience == 0 {
 		c.Patience = 10 * time.Second
 	}
-	if c.OpenPeer == nil {
-		c.OpenPeer = c.Open
-	}
 	r := &run{Config: c}
 	if c.Record {
 		r.recorder = newRecorder()
@@ -159,9 +155,6 @@ func Names() []string {
 // end is an end of a test in this process.
 func (r *run) end(test, name string) *end {
 	e := &end{name: name, open: r.Open, marker: r.marker}
-	if name == "b" {
-		e.open = r.OpenPeer
-	}
 	if r.recorder != nil {
 		e.record = func(e *end, w *uverbs.WC) { r.recorder.completion(test, e, w) }
 	}

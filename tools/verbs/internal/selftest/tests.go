@@ -137,10 +137,10 @@ func (m message) run(ctx context.Context, t *bench) error {
 		}
 	}
 	if err := t.post(ctx, t.a, work); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.expect(ctx, t.a, sent); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.expect(ctx, t.b, received...); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (m message) patterns(ctx context.Context, t *bench, into []Piece, grh int, 
 			err = t.fill(ctx, from, source, n, uint64(100+i))
 		}
 		if err != nil {
-			return here(err)
+			return err
 		}
 	}
 	return nil
@@ -204,10 +204,10 @@ func testWrongQKey(ctx context.Context, t *bench) error {
 	good := Work{Op: cq.OpSendImm, ID: 2, Imm: 2, Pieces: []Piece{{0, 4}}}
 	bad := Work{Op: cq.OpSendImm, ID: 1, Imm: 1, Pieces: []Piece{{0, 4}}, WrongQKey: true}
 	if err := t.post(ctx, t.a, bad, good); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.expect(ctx, t.a, Done{ID: 1, Op: cq.OpSendImm, Bytes: 4}, Done{ID: 2, Op: cq.OpSendImm, Bytes: 4}); err != nil {
-		return here(err)
+		return err
 	}
 	imm := uint32(2)
 	return t.expect(ctx, t.b, Done{ID: 8, Side: cq.RecvSide, Op: cq.OpRecv, Bytes: 4 + uverbs.GRHLen, Imm: &imm})
@@ -220,16 +220,16 @@ func testFullPacket(ctx context.Context, t *bench) error {
 	n := min(t.made[0].Device.Datagram, t.made[1].Device.Datagram)
 	t.notef("%d bytes", n)
 	if err := t.fill(ctx, t.a, 0, n, 5); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.post(ctx, t.b, Work{Op: cq.OpRecv, ID: 8, Pieces: []Piece{{targetAt, n + uverbs.GRHLen}}}); err != nil {
 		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpSend, ID: 7, Pieces: []Piece{{0, n}}}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.expect(ctx, t.a, Done{ID: 7, Op: cq.OpSend, Bytes: uint32(n)}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.expect(ctx, t.b, Done{ID: 8, Side: cq.RecvSide, Op: cq.OpRecv, Bytes: uint32(n + uverbs.GRHLen)}); err != nil {
 		return err
@@ -254,10 +254,10 @@ func testMulticast(ctx context.Context, t *bench) error {
 		}
 	}
 	if err := t.fill(ctx, t.a, 0, 100, 6); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpSend, ID: 7, Group: true, Pieces: []Piece{{0, 100}}}); err != nil {
-		return here(err)
+		return err
 	}
 	recv := Done{ID: 8, Side: cq.RecvSide, Op: cq.OpRecv, Bytes: 100 + uverbs.GRHLen}
 	if err := t.expect(ctx, t.b, recv); err != nil {
@@ -267,7 +267,7 @@ func testMulticast(ctx context.Context, t *bench) error {
 		return err
 	}
 	// The sender is a member too and hears itself.
-	return here(t.expect(ctx, t.a, Done{ID: 7, Op: cq.OpSend, Bytes: 100}, recv))
+	return t.expect(ctx, t.a, Done{ID: 7, Op: cq.OpSend, Bytes: 100}, recv)
 }
 
 // streamTime is how long a stream may take on a slow device, such as one under emulation:
@@ -297,7 +297,7 @@ func streamAgain(ctx context.Context, t *bench, s Stream) error {
 		return err
 	}
 	if _, err := t.order(ctx, t.a, Order{Do: doReady, Stream: &send}); err != nil {
-		return here(err)
+		return err
 	}
 	const whole = 120
 	begin := time.Now()

@@ -188,7 +188,7 @@ func testSolicited(ctx context.Context, t *bench) error {
 		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpRecv, ID: 1, Pieces: []Piece{{0, 64}}}, Work{Op: cq.OpRecv, ID: 2, Pieces: []Piece{{0, 64}}}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.a.cq.Arm(true); err != nil {
 		return err
@@ -203,7 +203,7 @@ func testSolicited(ctx context.Context, t *bench) error {
 		}
 		if flags == 0 {
 			if err := t.expect(ctx, t.a, Done{ID: id, Side: cq.RecvSide, Op: cq.OpRecv, Bytes: 8}); err != nil {
-				return here(err)
+				return err
 			}
 			if n, err := t.a.takeEvents(); n > 0 || err != nil {
 				return errors.Join(err, errors.New("a message that is not solicited raised an event of a queue that was armed for solicited ones"))
@@ -214,7 +214,7 @@ func testSolicited(ctx context.Context, t *bench) error {
 			return err
 		}
 		if err := t.expect(ctx, t.a, Done{ID: id, Side: cq.RecvSide, Op: cq.OpRecv, Bytes: 8}); err != nil {
-			return here(err)
+			return err
 		}
 	}
 	return nil
@@ -237,13 +237,13 @@ func testModeration(ctx context.Context, t *bench) error {
 			return err
 		}
 		if err := t.post(ctx, t.a, Work{Op: cq.OpWrite, ID: uint64(i), To: targetAt, Pieces: []Piece{{0, 8}}}); err != nil {
-			return here(err)
+			return err
 		}
 		if err := t.awaitEvent(ctx, fmt.Sprintf("round %d", i)); err != nil {
 			return err
 		}
 		if err := t.expect(ctx, t.a, Done{ID: uint64(i), Op: cq.OpWrite, Bytes: 8}); err != nil {
-			return here(err)
+			return err
 		}
 	}
 	t.notef("%d completions or %v", count, period)
@@ -306,7 +306,7 @@ func testOverrun(ctx context.Context, t *bench) error {
 			break
 		}
 		if err := t.post(ctx, t.a, Work{Op: cq.OpWrite, ID: uint64(i), To: targetAt, Pieces: []Piece{{0, 8}}}); err != nil {
-			return here(err)
+			return err
 		}
 	}
 	if _, err := t.order(ctx, t.a, Order{Do: doEvent, Event: uverbs.EventCQError}); err != nil {
@@ -360,7 +360,7 @@ func testTimestamps(ctx context.Context, t *bench) error {
 	for i := range t.rounds(1000, 50) {
 		before := time.Now()
 		if err := t.post(ctx, t.a, Work{Op: cq.OpWrite, ID: uint64(i), To: targetAt, Pieces: []Piece{{0, 8}}}); err != nil {
-			return here(err)
+			return err
 		}
 		done, err := t.a.take(ctx, 1)
 		if err != nil {

@@ -112,16 +112,16 @@ func (t *bench) refused(ctx context.Context, a, b Spec, w Work, may ...cq.Status
 		w.Op = cq.OpWrite
 	}
 	if err := t.post(ctx, t.a, w); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.failure(ctx, t.a, 1, cq.SendSide, t.refusal(may...)...); err != nil {
-		return here(err)
+		return err
 	}
 	first, ok := t.a.qp.FirstFailure()
 	if !ok || first.ID != 1 {
 		return fmt.Errorf("the first failure of the queue pair is said to be of request %d (%v)", first.ID, ok)
 	}
-	return here(t.failed(ctx, t.a))
+	return t.failed(ctx, t.a)
 }
 
 func testRegionRights(ctx context.Context, t *bench) error {
@@ -147,9 +147,9 @@ func testWrongLKey(ctx context.Context, t *bench) error {
 		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpSend, ID: 1, Foreign: true, Pieces: []Piece{{0, 64}}}); err != nil {
-		return here(err)
+		return err
 	}
-	return here(t.failure(ctx, t.a, 1, cq.SendSide, t.soft(cq.StatusLocalProtection, cq.StatusLocalQPOperation, cq.StatusFlushed)...))
+	return t.failure(ctx, t.a, 1, cq.SendSide, t.soft(cq.StatusLocalProtection, cq.StatusLocalQPOperation, cq.StatusFlushed)...)
 }
 
 func testWrongRecvLKey(ctx context.Context, t *bench) error {
@@ -162,10 +162,10 @@ func testWrongRecvLKey(ctx context.Context, t *bench) error {
 		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpSend, ID: 1, Pieces: []Piece{{0, 64}}}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.failure(ctx, t.a, 1, cq.SendSide, t.soft(cq.StatusRemoteOperation, cq.StatusRemoteAccess, cq.StatusRemoteInvalidReq)...); err != nil {
-		return here(err)
+		return err
 	}
 	return t.failure(ctx, t.b, 8, cq.RecvSide, t.soft(cq.StatusLocalProtection, cq.StatusLocalQPOperation, cq.StatusLocalAccess, cq.StatusFlushed)...)
 }
@@ -179,10 +179,10 @@ func testTooLong(ctx context.Context, t *bench) error {
 		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpSend, ID: 1, Pieces: []Piece{{0, 64}}}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.failure(ctx, t.a, 1, cq.SendSide, t.soft(cq.StatusRemoteInvalidReq, cq.StatusRemoteOperation)...); err != nil {
-		return here(err)
+		return err
 	}
 	return t.failure(ctx, t.b, 8, cq.RecvSide, t.soft(cq.StatusLocalLength, cq.StatusLocalQPOperation)...)
 }
@@ -193,9 +193,9 @@ func testNotReady(ctx context.Context, t *bench) error {
 		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpSend, ID: 1, Pieces: []Piece{{0, 64}}}); err != nil {
-		return here(err)
+		return err
 	}
-	return here(t.failure(ctx, t.a, 1, cq.SendSide, cq.StatusRNRRetryExceeded))
+	return t.failure(ctx, t.a, 1, cq.SendSide, cq.StatusRNRRetryExceeded)
 }
 
 func testReadyAfterAll(ctx context.Context, t *bench) error {
@@ -207,16 +207,16 @@ func testReadyAfterAll(ctx context.Context, t *bench) error {
 		return fmt.Errorf("%w by soft-RoCE of Linux 5.10, whose doorbell does not return before there is a receive", uverbs.ErrNotSupported)
 	}
 	if err := t.fill(ctx, t.a, 0, 64, 2); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpSend, ID: 1, Pieces: []Piece{{0, 64}}}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.post(ctx, t.b, Work{Op: cq.OpRecv, ID: 8, Pieces: []Piece{{0, 64}}}); err != nil {
 		return err
 	}
 	if err := t.expect(ctx, t.a, Done{ID: 1, Op: cq.OpSend, Bytes: 64}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.expect(ctx, t.b, Done{ID: 8, Side: cq.RecvSide, Op: cq.OpRecv, Bytes: 64}); err != nil {
 		return err
@@ -234,9 +234,9 @@ func testRetries(ctx context.Context, t *bench) error {
 		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpSend, ID: 1, Pieces: []Piece{{0, 64}}}); err != nil {
-		return here(err)
+		return err
 	}
-	return here(t.failure(ctx, t.a, 1, cq.SendSide, cq.StatusRetryExceeded))
+	return t.failure(ctx, t.a, 1, cq.SendSide, cq.StatusRetryExceeded)
 }
 
 // flushed are the ends of requests that were flushed.
@@ -257,7 +257,7 @@ func testFlush(ctx context.Context, t *bench) error {
 	}
 	for id := range uint64(10) {
 		if err := t.post(ctx, t.a, Work{Op: cq.OpRecv, ID: 100 + id, Pieces: []Piece{{0, 64}}}); err != nil {
-			return here(err)
+			return err
 		}
 	}
 	work := []Work{{Op: cq.OpWrite, ID: 0, WrongKey: true, Pieces: []Piece{{0, 64}}}}
@@ -265,10 +265,10 @@ func testFlush(ctx context.Context, t *bench) error {
 		work = append(work, Work{Op: cq.OpWrite, ID: 1 + id, Pieces: []Piece{{0, 64}}})
 	}
 	if err := t.post(ctx, t.a, work...); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.failure(ctx, t.a, 0, cq.SendSide, t.refusal(cq.StatusRemoteAccess)...); err != nil {
-		return here(err)
+		return err
 	}
 	done, err := t.drain(ctx)
 	if err != nil {
@@ -290,14 +290,14 @@ func testModifyError(ctx context.Context, t *bench) error {
 	}
 	for id := range uint64(16) {
 		if err := t.post(ctx, t.a, Work{Op: cq.OpRecv, ID: 100 + id, Pieces: []Piece{{0, 64}}}); err != nil {
-			return here(err)
+			return err
 		}
 	}
 	if _, err := t.order(ctx, t.a, Order{Do: doError}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.failed(ctx, t.a); err != nil {
-		return here(err)
+		return err
 	}
 	done, err := t.drain(ctx)
 	if err != nil {

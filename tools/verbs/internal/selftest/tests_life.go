@@ -29,11 +29,11 @@ func testRecover(ctx context.Context, t *bench) error {
 	}
 	for i := range rounds {
 		if err := t.post(ctx, t.a, Work{Op: cq.OpWrite, ID: 1, WrongKey: true, Pieces: []Piece{{0, 64}}}); err != nil {
-			return here(err)
+			return err
 		}
 		notes := t.notes
 		if err := t.failure(ctx, t.a, 1, cq.SendSide, t.refusal(cq.StatusRemoteAccess)...); err != nil {
-			return fmt.Errorf("round %d: %w", i, here(err))
+			return fmt.Errorf("round %d: %w", i, err)
 		}
 		for k, s := range []side{t.a, t.b} {
 			a, err := t.order(ctx, s, Order{Do: doRecover})
@@ -66,7 +66,7 @@ func testDrain(ctx context.Context, t *bench) error {
 	}
 	for id := range uint64(10) {
 		if err := t.post(ctx, t.a, Work{Op: cq.OpRecv, ID: 100 + id, Pieces: []Piece{{0, 64}}}); err != nil {
-			return here(err)
+			return err
 		}
 	}
 	var work []Work
@@ -81,7 +81,7 @@ func testDrain(ctx context.Context, t *bench) error {
 		work = append(work, w)
 	}
 	if err := t.post(ctx, t.a, work...); err != nil {
-		return here(err)
+		return err
 	}
 	done, err := t.drain(ctx)
 	if err != nil {
@@ -101,11 +101,11 @@ func testCloseOutstanding(ctx context.Context, t *bench) error {
 	e := t.a
 	for i := range t.rounds(50, 5) {
 		if err := t.post(ctx, e, Work{Op: cq.OpRecv, ID: 666, Pieces: []Piece{{0, 64}}}); err != nil {
-			return here(err)
+			return err
 		}
 		if i%2 == 0 { // a completion that is not polled
 			if err := t.post(ctx, e, Work{Op: cq.OpWrite, ID: 667, To: targetAt, Pieces: []Piece{{0, 64}}}); err != nil {
-				return here(err)
+				return err
 			}
 		}
 		if err := e.qp.Close(); err != nil {
@@ -174,10 +174,10 @@ func testAccessEvent(ctx context.Context, t *bench) error {
 		return fmt.Errorf("%w by soft-RoCE, which raises no event of it", uverbs.ErrNotSupported)
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpWrite, ID: 1, WrongKey: true, Pieces: []Piece{{0, 64}}}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.expect(ctx, t.a, Done{ID: 1, Status: cq.StatusRemoteAccess}); err != nil {
-		return here(err)
+		return err
 	}
 	_, err := t.order(ctx, t.b, Order{Do: doEvent, Event: uverbs.EventQPAccessError, Patience: min(t.patience, 5*time.Second).Seconds()})
 	return err

@@ -42,19 +42,19 @@ func (t *bench) word(off int) uint64 { return t.a.mem.Uint64(off).Load() }
 func (t *bench) pull(ctx context.Context, at uint64) (uint64, error) {
 	const into = 900 << 10
 	if err := t.post(ctx, t.a, Work{Op: cq.OpRead, ID: 99, To: at, Pieces: []Piece{{into, 8}}}); err != nil {
-		return 0, here(err)
+		return 0, err
 	}
 	err := t.expect(ctx, t.a, Done{ID: 99, Op: cq.OpRead, Bytes: 8})
-	return t.word(into), here(err)
+	return t.word(into), err
 }
 
 // one posts a request at end A and waits for its end.
 func (t *bench) one(ctx context.Context, w Work, want Done) error {
 	want.ID, want.Op = w.ID, w.Op
 	if err := t.post(ctx, t.a, w); err != nil {
-		return here(err)
+		return err
 	}
-	return here(t.expect(ctx, t.a, want))
+	return t.expect(ctx, t.a, want)
 }
 
 func testCompareSwap(ctx context.Context, t *bench) error {
@@ -127,10 +127,10 @@ func testRemoteFlush(ctx context.Context, t *bench) error {
 		return err
 	}
 	if err := t.fill(ctx, t.a, 0, 1000, 3); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.post(ctx, t.a, Work{Op: cq.OpWrite, ID: 1, Flags: cq.Unsignaled, To: targetAt, Pieces: []Piece{{0, 1000}}}); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.one(ctx, Work{Op: cq.OpFlush, ID: 2, A: 1000, To: targetAt}, Done{Bytes: 1000}); err != nil {
 		return err
@@ -161,7 +161,7 @@ func testWindow(ctx context.Context, t *bench) error {
 		return fmt.Errorf("the window has the region's key, or %d bytes in the place of 4096", window.Length)
 	}
 	if err := t.fill(ctx, t.a, 0, 500, 4); err != nil {
-		return here(err)
+		return err
 	}
 	if err := t.one(ctx, Work{Op: cq.OpWrite, ID: 1, Window: window, To: 8, Pieces: []Piece{{0, 500}}}, Done{Bytes: 500}); err != nil {
 		return err
@@ -172,15 +172,15 @@ func testWindow(ctx context.Context, t *bench) error {
 	if err := t.one(ctx, Work{Op: cq.OpRead, ID: 2, Window: window, To: 8, Pieces: []Piece{{4096, 500}}}, Done{Bytes: 500}); err != nil {
 		return err
 	}
-	return here(t.check(ctx, t.a, "what was read through the window", 4096, 500, 4))
+	return t.check(ctx, t.a, "what was read through the window", 4096, 500, 4)
 }
 
 // closed says whether the window lets nobody through any more: the write fails.
 func (t *bench) closed(ctx context.Context, window *uverbs.Remote) error {
 	if err := t.post(ctx, t.a, Work{Op: cq.OpWrite, ID: 9, Window: window, Pieces: []Piece{{0, 8}}}); err != nil {
-		return here(err)
+		return err
 	}
-	return here(t.failure(ctx, t.a, 9, cq.SendSide, cq.StatusRemoteAccess))
+	return t.failure(ctx, t.a, 9, cq.SendSide, cq.StatusRemoteAccess)
 }
 
 func testLocalInvalidate(ctx context.Context, t *bench) error {
@@ -239,10 +239,10 @@ func testFence(ctx context.Context, t *bench) error {
 		if err := t.post(ctx, t.a,
 			Work{Op: cq.OpRead, ID: 1, To: targetAt, Pieces: []Piece{{0, n}}},
 			Work{Op: cq.OpSend, ID: 2, Flags: cq.Fence, Pieces: []Piece{{0, n}}}); err != nil {
-			return here(err)
+			return err
 		}
 		if err := t.expect(ctx, t.a, Done{ID: 1, Op: cq.OpRead, Bytes: n}, Done{ID: 2, Op: cq.OpSend, Bytes: n}); err != nil {
-			return here(err)
+			return err
 		}
 		if err := t.expect(ctx, t.b, Done{ID: 8, Side: cq.RecvSide, Op: cq.OpRecv, Bytes: n}); err != nil {
 			return err
