@@ -63,9 +63,13 @@ type result struct {
 	Error    string   `json:"error,omitempty"` // or failed, for this reason
 }
 
+// mostPeak is more messages a second than there can be, and few enough that they have a
+// number of bytes.
+const mostPeak = 1e15
+
 // clean makes numbers that cannot be ones that can.
 func (r *result) clean() {
-	r.Sent, r.Received, r.Nsec, r.Peak = max(r.Sent, 0), max(r.Received, 0), max(r.Nsec, 0), max(r.Peak, 0)
+	r.Sent, r.Received, r.Nsec, r.Peak = max(r.Sent, 0), max(r.Received, 0), max(r.Nsec, 0), min(max(r.Peak, 0), mostPeak)
 }
 
 // A link is the connection to the other side. One goroutine reads from it all the time,
@@ -142,7 +146,7 @@ func greet(w io.Writer) error {
 	return err
 }
 
-// errStranger is what to say of a peer that is no verbs perf.
+// strangerError is what to say of a peer that is no verbs perf.
 type strangerError struct{ said []byte }
 
 func (e *strangerError) Error() string {

@@ -103,7 +103,7 @@ func TestPrintable(t *testing.T) {
 // No bytes make reading panic or take more than what there is, and what is read is one
 // message.
 func FuzzReadMessage(f *testing.F) {
-	for _, body := range []string{"{}", `{"ready":{"phase":1}}`, `{"sent":{"messages":9}}`, `{"result":{"nsec":-1,"spread":[{"usec":1,"count":-5}],"error":"\u001b"}}`,
+	for _, body := range []string{"{}", `{"ready":{"phase":1}}`, `{"sent":{"messages":9}}`, `{"result":{"nsec":1,"sent":9223372036854775807,"peak":1e308}}`, `{"result":{"nsec":-1,"spread":[{"usec":1,"count":-5}],"error":"\u001b"}}`,
 		`{"offer":{"test":"send_bw","sizes":[2],"qps":1,"endpoints":[{"qpn":1,"psn":2}],"mtu":1024,"gid":"::1","region":{"addr":18446744073709551615,"length":9}}}`} {
 		f.Add(framed(body))
 	}
@@ -123,7 +123,11 @@ func FuzzReadMessage(f *testing.F) {
 			if r := m.Result; r.Sent < 0 || r.Received < 0 || r.Nsec < 0 || r.Peak < 0 {
 				t.Fatalf("%+v", r)
 			}
-			(&Report{}).figures(*m.Result, 1)
+			report := &Report{Iterations: m.Result.Sent}
+			report.figures(*m.Result, 1<<31)
+			if err := report.WriteJSON(io.Discard); err != nil {
+				t.Fatal(err)
+			}
 			for _, r := range stopped(m.Result).Error() {
 				if !unicode.IsPrint(r) {
 					t.Fatalf("%q would move a terminal", stopped(m.Result))

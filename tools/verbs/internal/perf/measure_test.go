@@ -172,8 +172,8 @@ func TestDuration(t *testing.T) {
 				c.Wait = Event
 			}
 			client, server := measured(t, c)
-			if client.Iterations == 0 || client.Seconds < 0.05 {
-				t.Errorf("%d messages in %v s of 50 ms", client.Iterations, client.Seconds)
+			if client.Iterations == 0 || client.Seconds < 0.025 {
+				t.Errorf("%d messages in %v s of 50 ms, by a clock that may be a little wrong", client.Iterations, client.Seconds)
 			}
 			if got := server.Iterations + server.Lost; got != client.Iterations && !c.Bidirectional && !c.Test.alternates() {
 				t.Errorf("%d messages, of which the server knows %d", client.Iterations, got)

@@ -440,9 +440,6 @@ func (s *Side) Sizes() []int { return s.offer.Sizes }
 // Config is what is measured, with all defaults.
 func (s *Side) Config() Config { return s.cfg }
 
-// Device is the name of the device.
-func (s *Side) Device() string { return s.dev.Name() }
-
 // Source is the local GID that packets come from.
 func (s *Side) Source() uverbs.GIDEntry { return s.queues[0].qp.Source() }
 
