@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+
+	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
 const demoUsage = `usage: verbs demo [-d DEVICE] [-n ROUNDS] [-json]
@@ -49,7 +51,7 @@ func demo(ctx context.Context, from system, args []string, stdout, stderr io.Wri
 	st, err := chooseStage(from, o.device)
 	if err != nil {
 		status, err := withoutDevice(err, o.device)
-		fmt.Fprintf(stderr, "verbs demo: %s\n", oneLine(err))
+		fmt.Fprintf(stderr, "verbs demo: %s\n", printable.Error(err))
 		return status
 	}
 	out := demoOutput{text: !o.json, w: stdout}
@@ -100,7 +102,7 @@ func parseDemo(args []string, help io.Writer) (o demoOptions, err error) {
 func play(ctx context.Context, st *stage, rounds int, tell func(demoStep)) {
 	p, err := newPair(ctx, st)
 	if err != nil && ctx.Err() == nil {
-		tell(demoStep{Name: "connect two queue pairs", Error: oneLine(err)})
+		tell(demoStep{Name: "connect two queue pairs", Error: printable.Error(err)})
 	}
 	if err == nil {
 		for _, s := range []struct {
@@ -118,7 +120,7 @@ func play(ctx context.Context, st *stage, rounds int, tell func(demoStep)) {
 				break
 			}
 			if err != nil {
-				step.Error = oneLine(err)
+				step.Error = printable.Error(err)
 			}
 			tell(step)
 			if err != nil {
@@ -128,7 +130,7 @@ func play(ctx context.Context, st *stage, rounds int, tell func(demoStep)) {
 	}
 	step := demoStep{Name: "afterwards"}
 	if err := errors.Join(p.close(), st.check(&step)); err != nil {
-		step.Error = oneLine(err)
+		step.Error = printable.Error(err)
 	}
 	if ctx.Err() == nil || step.Error != "" {
 		tell(step)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -38,7 +39,7 @@ func chooseStage(from system, name string) (*stage, error) {
 	list, err := from.devices()
 	var why []string
 	if err != nil && !errors.Is(err, uverbs.ErrNoDevices) {
-		why = append(why, oneLine(err))
+		why = append(why, printable.Error(err))
 	}
 	for _, d := range list {
 		if err = d.Err; err == nil {
@@ -47,7 +48,7 @@ func chooseStage(from system, name string) (*stage, error) {
 		if err == nil {
 			return &stage{from: from, names: [2]string{d.Name, d.Name}, why: why}, nil
 		}
-		why = append(why, oneLine(err))
+		why = append(why, printable.Error(err))
 	}
 	if len(why) == 0 {
 		why = []string{"there is no RDMA device here"}

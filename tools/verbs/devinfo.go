@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -48,7 +49,7 @@ func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
 	}
 	if isSimulated(o.device) {
 		if from, err = newSimulatedSystem(); err != nil {
-			fmt.Fprintf(stderr, "verbs devinfo: %s\n", oneLine(err))
+			fmt.Fprintf(stderr, "verbs devinfo: %s\n", printable.Error(err))
 			return 1
 		}
 	}
@@ -58,7 +59,7 @@ func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		status, err := withoutDevice(err, o.device)
-		fmt.Fprintf(stderr, "verbs devinfo: %s\n", oneLine(err))
+		fmt.Fprintf(stderr, "verbs devinfo: %s\n", printable.Error(err))
 		return status
 	}
 	if o.list && !o.json {
@@ -74,7 +75,7 @@ func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
 		r := newDeviceReport(info)
 		if !o.list {
 			if a, err := from.query(info); err != nil {
-				r.Error = oneLine(err)
+				r.Error = printable.Error(err)
 				code = 1
 				fmt.Fprintf(stderr, "verbs devinfo: %s\n", r.Error)
 			} else {

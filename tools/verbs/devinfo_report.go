@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -176,7 +177,7 @@ func newDeviceReport(info uverbs.DeviceInfo) *deviceReport {
 		Firmware: info.Firmware, NodeGUID: info.NodeGUID.String(), SysImageGUID: info.SysImageGUID.String(), PortCount: info.Ports,
 	}
 	if info.Err != nil {
-		r.Error = oneLine(info.Err)
+		r.Error = printable.Error(info.Err)
 	}
 	return r
 }

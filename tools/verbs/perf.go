@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/perf"
 )
 
@@ -25,13 +26,13 @@ func cmdPerf(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err == nil, errors.Is(err, errHelp):
 		return 0
 	case errors.As(err, &bad), errors.As(err, &device) && device.status == 2:
-		fmt.Fprintf(stderr, "verbs perf: %s\nverbs perf -h lists the flags.\n", oneLine(err))
+		fmt.Fprintf(stderr, "verbs perf: %s\nverbs perf -h lists the flags.\n", printable.Error(err))
 		return 2
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "verbs perf: interrupted")
 		return 1
 	}
-	fmt.Fprintf(stderr, "verbs perf: %s\n", oneLine(err))
+	fmt.Fprintf(stderr, "verbs perf: %s\n", printable.Error(err))
 	return 1
 }
 
@@ -69,7 +70,7 @@ func (o *perfOptions) connect(ctx context.Context, stdout, stderr io.Writer) (ne
 		const waits = "************************************"
 		fmt.Fprintf(stdout, "\n%s\n* Waiting for client to connect... *\n%s\n", waits, waits)
 	}
-	return perf.Listen(ctx, c.Port, func(err error) { fmt.Fprintf(stderr, "verbs perf: %s\n", oneLine(err)) })
+	return perf.Listen(ctx, c.Port, func(err error) { fmt.Fprintf(stderr, "verbs perf: %s\n", printable.Error(err)) })
 }
 
 // sizes measures all sizes, and prints each when it is there: also one that was

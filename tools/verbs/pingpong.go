@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
 )
 
@@ -21,10 +21,10 @@ func cmdPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	case err == nil, errors.Is(err, errHelp):
 		return 0
 	case errors.As(err, &bad), errors.As(err, &device) && device.status == 2:
-		fmt.Fprintf(stderr, "verbs pingpong: %s\nverbs pingpong -h lists the flags.\n", oneLine(err))
+		fmt.Fprintf(stderr, "verbs pingpong: %s\nverbs pingpong -h lists the flags.\n", printable.Error(err))
 		return 2
 	}
-	fmt.Fprintf(stderr, "verbs pingpong: %s\n", oneLine(err))
+	fmt.Fprintf(stderr, "verbs pingpong: %s\n", printable.Error(err))
 	return 1
 }
 
@@ -35,11 +35,6 @@ type deviceError struct {
 }
 
 func (e *deviceError) Unwrap() error { return e.error }
-
-// oneLine is the text of an error without its line breaks.
-func oneLine(err error) string {
-	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
-}
 
 // playPingpong plays one side.
 func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {

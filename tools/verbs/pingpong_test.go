@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
 )
 
@@ -167,10 +168,10 @@ func TestIsTerminal(t *testing.T) {
 
 // One line, whatever an error has in it.
 func TestOneLine(t *testing.T) {
-	if got := oneLine(errors.Join(errors.New("one"), errors.New("two\n"))); got != "one; two" {
+	if got := printable.Error(errors.Join(errors.New("one"), errors.New("two\n"))); got != "one; two" {
 		t.Errorf("%q", got)
 	}
-	if got := oneLine(context.Canceled); got != "context canceled" {
+	if got := printable.Error(context.Canceled); got != "context canceled" {
 		t.Errorf("%q", got)
 	}
 }

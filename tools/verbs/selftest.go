@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/selftest"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -79,13 +80,13 @@ func cmdSelftest(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	case errors.Is(err, errSelftestFailed):
 		return 1
 	case errors.As(err, &device):
-		fmt.Fprintf(stderr, "verbs selftest: %s\n", oneLine(err))
+		fmt.Fprintf(stderr, "verbs selftest: %s\n", printable.Error(err))
 		return device.status
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "verbs selftest: interrupted")
 		return 1
 	}
-	fmt.Fprintf(stderr, "verbs selftest: %s\n", oneLine(err))
+	fmt.Fprintf(stderr, "verbs selftest: %s\n", printable.Error(err))
 	return 1
 }
 

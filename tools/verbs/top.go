@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/top"
 	"github.com/goverbs/goverbs/tools/verbs/internal/top/trace"
 	"github.com/goverbs/goverbs/uverbs/nldev"
@@ -78,7 +79,7 @@ func (p topPlace) run(ctx context.Context, args []string, stdout, stderr io.Writ
 	}
 	status, err := p.runFlags(ctx, o, stdout, stderr)
 	if err != nil {
-		fmt.Fprintf(stderr, "verbs top: %s\n", oneLine(err))
+		fmt.Fprintf(stderr, "verbs top: %s\n", printable.Error(err))
 	}
 	return status
 }
@@ -165,7 +166,7 @@ func (p topPlace) openTrace(o topOptions) (topTracer, []top.Level) {
 	}
 	t, err := p.trace(trace.Options{Events: o.events, Syscalls: o.syscalls, EveryCQE: o.cqe})
 	if err != nil {
-		return nil, top.TraceLevels(top.Clean(oneLine(err)))
+		return nil, top.TraceLevels(printable.Escape(printable.Error(err)))
 	}
 	return t, nil
 }
@@ -307,7 +308,7 @@ func draw(s topScreen, look *top.Look, failed error) error {
 	width-- // a character in the last column makes some terminals begin a line
 	var lines []string
 	if failed != nil {
-		lines = append(lines, top.Clean("no look since: "+oneLine(failed)))
+		lines = append(lines, printable.Escape("no look since: "+printable.Error(failed)))
 		if width > 0 && len(lines[0]) > width {
 			lines[0] = lines[0][:width]
 		}

@@ -295,7 +295,7 @@ func TestTopScreen(t *testing.T) {
 	p.screen = func(io.Writer) (topScreen, error) { return s, nil }
 	go func() { c, _, _ := p.do(t.Context(), "-i", "0.1", "-n", "2", "-trace=off"); code <- c }()
 	waitFor(t, s.frames)
-	if f := waitFor(t, s.frames); !strings.HasPrefix(f, `no look since: no buffer \x1b space`) || !strings.Contains(f, "storage") {
+	if f := waitFor(t, s.frames); !strings.HasPrefix(f, "no look since: no buffer ? space") || !strings.Contains(f, "storage") {
 		t.Errorf("after a failure:\n%s", f)
 	}
 	if c := waitFor(t, code); c != 0 {

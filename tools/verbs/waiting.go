@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
 	"github.com/goverbs/goverbs/tools/verbs/internal/waiting"
 )
@@ -16,14 +17,14 @@ func cmdWaiting(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	if len(args) == 1 && args[0] == waitingServer {
 		// It is the server's process of another verbs waiting.
 		if err := waiting.Serve(thisSystem{}.open, os.Stdin, stdout); err != nil {
-			fmt.Fprintf(stderr, "verbs waiting server: %s\n", oneLine(err))
+			fmt.Fprintf(stderr, "verbs waiting server: %s\n", printable.Error(err))
 			return 1
 		}
 		return 0
 	}
 	if len(args) == 1 && args[0] == waitingLoops {
 		if err := waiting.ServeLoops(os.Stdin, stdout); err != nil {
-			fmt.Fprintf(stderr, "verbs waiting loops: %s\n", oneLine(err))
+			fmt.Fprintf(stderr, "verbs waiting loops: %s\n", printable.Error(err))
 			return 1
 		}
 		return 0
@@ -38,13 +39,13 @@ func cmdWaiting(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	case err == nil, errors.Is(err, errHelp):
 		return 0
 	case errors.As(err, &bad), errors.As(err, &device) && device.status == 2:
-		fmt.Fprintf(stderr, "verbs waiting: %s\nverbs waiting -h lists the flags.\n", oneLine(err))
+		fmt.Fprintf(stderr, "verbs waiting: %s\nverbs waiting -h lists the flags.\n", printable.Error(err))
 		return 2
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "verbs waiting: interrupted")
 		return 1
 	}
-	fmt.Fprintf(stderr, "verbs waiting: %s\n", oneLine(err))
+	fmt.Fprintf(stderr, "verbs waiting: %s\n", printable.Error(err))
 	return 1
 }
 

@@ -16,15 +16,30 @@ import (
 	"unicode/utf8"
 )
 
-// Line is a text on one line: breaks between lines become semicolons.
+// Line is a text on one line, with single blanks: where lines end semicolons stand, but
+// behind a colon.
 func Line(s string) string {
-	s = strings.ReplaceAll(strings.TrimSpace(s), "\n", "; ")
+	var b strings.Builder
+	colon := false
+	for line := range strings.Lines(s) {
+		if line = strings.Join(strings.Fields(line), " "); line == "" {
+			continue
+		}
+		switch {
+		case colon:
+			b.WriteByte(' ')
+		case b.Len() > 0:
+			b.WriteString("; ")
+		}
+		b.WriteString(line)
+		colon = strings.HasSuffix(line, ":")
+	}
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
-	}, s)
+	}, b.String())
 }
 
 // Error is the text of an error as Line has it.

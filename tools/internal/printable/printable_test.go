@@ -10,7 +10,7 @@ import (
 
 func TestLine(t *testing.T) {
 	for in, want := range map[string]string{
-		"": "", "mlx5_0": "mlx5_0", "µs": "µs", "\n a\nb\n": "a; b", "no\x1b[2J\r\nway \u202e\x00": "no?[2J?; way ??", "b\xff": "b\ufffd",
+		"": "", "mlx5_0": "mlx5_0", "µs": "µs", "\n a\nb\n": "a; b", "no\x1b[2J\r\n\n\tway \u202e\x00": "no?[2J; way ??", "a:\n b  c\t": "a: b c", "b\xff": "b\ufffd",
 	} {
 		if got := Line(in); got != want {
 			t.Errorf("%q is %q, want %q", in, got, want)
@@ -44,14 +44,18 @@ func TestEscape(t *testing.T) {
 
 // Whatever comes in, what comes out moves no terminal and is no longer than it may be.
 func FuzzText(f *testing.F) {
-	for _, s := range []string{"mlx5_0", "\x1b[31m\u202e\xff\xc3", strings.Repeat("\xc3", 400), "\\\"\n"} {
-		f.Add(s)
+	for _, s := range []string{"mlx5_0", "\x1b[31m\u202e\xff\xc3", strings.Repeat("\xc3", 400), "\\\"\n", `\x1b`, "\x7f"} {
+		f.Add(s, s+"\\")
 	}
-	f.Fuzz(func(t *testing.T, s string) {
+	f.Fuzz(func(t *testing.T, s, other string) {
 		for name, got := range map[string]string{"Line": Line(s), "Short": Short(s), "Escape": Escape(s)} {
 			if !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("%s: %q", name, got)
 			}
+		}
+		// Two names stay two, unless they differ in what is no text.
+		if s != other && Escape(s) == Escape(other) && utf8.ValidString(s) && utf8.ValidString(other) {
+			t.Errorf("%q and %q are both %q", s, other, Escape(s))
 		}
 		if n := len(Short(s)); n > 3*most+3 { // what is no UTF-8 takes three bytes each
 			t.Errorf("Short: %d bytes", n)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
 // checkFiles looks at the devices' files, and tries to open them.
@@ -38,7 +40,7 @@ func (n *Node) checkFile(d *Device) (f Finding, found bool, _ error) {
 		f = Finding{Severity: Fault, What: "it has no verbs file, so that no program can use it", Mend: "modprobe ib_uverbs"}
 		f.Seen = "/sys/class/infiniband_verbs has no file of it"
 		if d.UverbsErr != nil {
-			f.Seen = "RDMA netlink, GET_CHARDEV: " + oneLine(d.UverbsErr) + "; " + f.Seen
+			f.Seen = "RDMA netlink, GET_CHARDEV: " + printable.Error(d.UverbsErr) + "; " + f.Seen
 		}
 		return f, true, nil
 	}
@@ -100,7 +102,7 @@ func reason(err error) string {
 	if errors.As(err, &errno) {
 		return errno.Error()
 	}
-	return oneLine(err)
+	return printable.Error(err)
 }
 
 func (n *Node) missing(path string) bool {

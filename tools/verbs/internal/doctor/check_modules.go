@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs/nldev"
 )
 
@@ -144,7 +145,7 @@ func (n *Node) noDevice() Finding {
 	case errors.Is(err, nldev.ErrNoRDMA):
 		f.Seen = "RDMA netlink is not there, as ib_core is not loaded"
 	case err != nil:
-		f.Seen = fmt.Sprintf("RDMA netlink: %s", oneLine(err))
+		f.Seen = fmt.Sprintf("RDMA netlink: %s", printable.Error(err))
 	default:
 		c.Close()
 		f.Seen = "RDMA netlink lists none"

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
 // Options are the choices of Examine. The zero value, and nil, are fine.
@@ -121,7 +123,7 @@ func Examine(ctx context.Context, n *Node, checks []Check, opts *Options) *Repor
 			r.Findings = append(r.Findings, f)
 		}
 		for _, err := range each(o.err) {
-			not := NotLooked{Check: c.Name, Why: oneLine(err)}
+			not := NotLooked{Check: c.Name, Why: printable.Error(err)}
 			if about := (*unseenError)(nil); errors.As(err, &about) {
 				not.Object = about.object
 			}
@@ -216,6 +218,3 @@ func follows(after map[string][]string, check, other string) bool {
 	}
 	return false
 }
-
-// oneLine is the text of an error on one line.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
+
+	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
 // WriteText prints the report for a person: the findings, the worst first, and a line that
@@ -16,7 +17,7 @@ func (r *Report) WriteText(w io.Writer, verbose bool) error {
 	}
 	if verbose {
 		for _, h := range r.HeldBack {
-			fmt.Fprintf(&b, "held back, as it follows from what %s has found: %s\n", h.Because, printable(h.title()))
+			fmt.Fprintf(&b, "held back, as it follows from what %s has found: %s\n", h.Because, printable.Line(h.title()))
 		}
 		for _, c := range r.Checks {
 			r.writeCheck(&b, c)
@@ -36,11 +37,11 @@ func (f *Finding) title() string {
 }
 
 func (f *Finding) write(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: %s\n", f.Severity, printable(f.title()))
+	fmt.Fprintf(b, "%s: %s\n", f.Severity, printable.Line(f.title()))
 	for _, part := range []struct{ name, text string }{{"seen", f.Seen}, {"mend", f.Mend}} {
 		name := part.name
 		for line := range strings.Lines(part.text) {
-			fmt.Fprintf(b, "    %-4s  %s\n", name, printable(strings.TrimSuffix(line, "\n")))
+			fmt.Fprintf(b, "    %-4s  %s\n", name, printable.Line(strings.TrimSuffix(line, "\n")))
 			name = ""
 		}
 	}
@@ -51,11 +52,11 @@ func (f *Finding) write(b *strings.Builder) {
 func (r *Report) writeCheck(b *strings.Builder, c Made) {
 	fmt.Fprintf(b, "%-12s %s\n", c.Name, c.About)
 	for _, line := range c.Saw {
-		fmt.Fprintf(b, "    %s\n", printable(line))
+		fmt.Fprintf(b, "    %s\n", printable.Line(line))
 	}
 	for _, n := range r.NotLooked {
 		if n.Check == c.Name {
-			fmt.Fprintf(b, "    could not look: %s\n", printable(n.text()))
+			fmt.Fprintf(b, "    could not look: %s\n", printable.Line(n.text()))
 		}
 	}
 }
@@ -93,7 +94,7 @@ func (r *Report) summary() string {
 	checks := make(map[string]bool)
 	for _, l := range r.NotLooked {
 		checks[l.Check] = true
-		not = append(not, l.Check+": "+printable(l.text()))
+		not = append(not, l.Check+": "+printable.Line(l.text()))
 	}
 	if len(not) > 0 {
 		fmt.Fprintf(&b, ", %d could not be made, or not wholly: %s", len(checks), strings.Join(not, "; "))
@@ -106,15 +107,4 @@ func count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// printable replaces what may not reach a terminal: the kernel, and who sets up a machine,
-// may have put anything into a name.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"strings"
 	"time"
-	"unicode"
 )
 
 // The two sides talk over TCP. Each says first which program it is, and then sends
@@ -235,22 +234,4 @@ func readMessage(r io.Reader) (m message, err error) {
 		return message{}, fmt.Errorf("it sends a message of %d parts, where there is one: it is no verbs perf, or a broken one", parts)
 	}
 	return m, nil
-}
-
-// printable is a text of the other side's as it may be printed: one line, of bounded
-// length, that does nothing to a terminal.
-func printable(s string) string {
-	const most = 300
-	var b strings.Builder
-	for _, r := range s {
-		if b.Len() >= most {
-			b.WriteString("...")
-			break
-		}
-		if !unicode.IsPrint(r) {
-			r = '?'
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }

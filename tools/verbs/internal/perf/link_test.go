@@ -90,16 +90,6 @@ func TestGreeting(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	for in, want := range map[string]string{
-		"mlx5_0": "mlx5_0", "a\x1b[2J\nb\xff": "a?[2J?b\ufffd", strings.Repeat("x", 1000): strings.Repeat("x", 300) + "...",
-	} {
-		if got := printable(in); got != want {
-			t.Errorf("%.20q is %q", in, got)
-		}
-	}
-}
-
 // No bytes make reading panic or take more than what there is, and what is read is one
 // message.
 func FuzzReadMessage(f *testing.F) {

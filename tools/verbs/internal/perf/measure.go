@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/cputime"
 )
 
@@ -158,7 +159,7 @@ func (p *phase) idle() error {
 func (r *run) report(s *Side, size int, partial bool) *Report {
 	c := &s.cfg
 	rep := &Report{
-		Test: c.Test.String(), Role: c.Role(), Transport: c.Transport, Device: s.dev.Name(), PeerDevice: printable(s.peer.Device),
+		Test: c.Test.String(), Role: c.Role(), Transport: c.Transport, Device: s.dev.Name(), PeerDevice: printable.Short(s.peer.Device),
 		Bytes: size, QPs: c.QPs, PostList: c.PostList, SignalEvery: c.SignalEvery, SendDepth: c.SendDepth, RecvDepth: c.RecvDepth,
 		Inline: s.inline, MTU: s.mtu, ReadDepth: s.reads, Bidirectional: c.Bidirectional, Wait: c.Wait, Partial: partial, CPU: r.cpu,
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -56,7 +57,7 @@ type differing struct{ flag, mine, theirs string }
 func (o *offer) disagree(peer *offer) error {
 	var all []differing
 	add := func(flag string, mine, theirs any) {
-		if a, b := fmt.Sprint(mine), printable(fmt.Sprint(theirs)); a != b {
+		if a, b := fmt.Sprint(mine), printable.Short(fmt.Sprint(theirs)); a != b {
 			all = append(all, differing{flag, a, b})
 		}
 	}
@@ -121,7 +122,7 @@ func (o *offer) check(mine *offer) error {
 		return bad("%d reads at a time", o.ReadDepth)
 	}
 	if _, err := parseGID(o.GID); err != nil {
-		return bad("GID %q", printable(o.GID))
+		return bad("GID %q", printable.Short(o.GID))
 	}
 	largest := uint64(mine.largest())
 	if o.Stride < largest || o.Stride > math.MaxInt64/maxQPs || o.Region.Length < o.Stride*uint64(mine.QPs) || o.Region.Addr > math.MaxUint64-o.Region.Length {

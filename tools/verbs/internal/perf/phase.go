@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
 // A phase is one run of the loops on both sides: of the warm-up, or of what is measured.
@@ -68,7 +70,7 @@ func (s *Side) newPhase(ctx context.Context) (*phase, error) {
 // stopped is the error of a result that tells of one.
 func stopped(r *result) error {
 	if r.Error != "" {
-		return &stoppedError{"the other side has failed: " + printable(r.Error)}
+		return &stoppedError{"the other side has failed: " + printable.Short(r.Error)}
 	}
 	return &stoppedError{"the other side was interrupted"}
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
 // The text is perftest's, column by column, so that what reads its tables reads these.
@@ -89,7 +91,7 @@ func (t *Text) WriteHead(w io.Writer, s *Side) error {
 		o    *offer
 	}{{"local", &s.offer}, {"remote", &s.peer}} {
 		for _, e := range side.o.Endpoints {
-			fmt.Fprintf(&b, " %s address: LID %04x QPN 0x%04x PSN 0x%06x\n GID: %s\n", side.name, side.o.LID, e.QPN, e.PSN, printable(side.o.GID))
+			fmt.Fprintf(&b, " %s address: LID %04x QPN 0x%04x PSN 0x%06x\n GID: %s\n", side.name, side.o.LID, e.QPN, e.PSN, printable.Short(side.o.GID))
 		}
 	}
 	b.WriteString(rule)

@@ -221,14 +221,6 @@ func TestEmptyAnswers(t *testing.T) {
 	}
 }
 
-// What the other end says cannot do anything to a terminal.
-func TestLineOfPeer(t *testing.T) {
-	a := &Answer{Error: "no\x1b[2J\r\nway \u202e\x00"}
-	if got, want := line(a.err()), "no?[2J?; way ??"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // Serve ends with its context.
 func TestServeInterrupted(t *testing.T) {
 	f := newFabric(t)

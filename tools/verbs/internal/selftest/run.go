@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -227,7 +227,7 @@ func (t *bench) judge(err error) (Outcome, string) {
 	case err == nil:
 		return Passed, detail
 	case errors.Is(err, uverbs.ErrNotSupported):
-		text := line(err)
+		text := printable.Error(err)
 		for i, a := range t.made {
 			if a != nil && a.Device != nil && t.claims != nil && t.claims(a.Device) {
 				return Failed, fmt.Sprintf("the device of end %c says that it can, and then: %s", 'a'+rune(i), text)
@@ -235,17 +235,5 @@ func (t *bench) judge(err error) (Outcome, string) {
 		}
 		return Unsupported, text
 	}
-	return Failed, line(err)
-}
-
-// line is the text of an error on one line. The other end may have written it: what a
-// terminal would obey is left out.
-func line(err error) string {
-	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
+	return Failed, printable.Error(err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -392,7 +393,7 @@ func testTimestamps(ctx context.Context, t *bench) error {
 		}
 	}
 	if cerr != nil {
-		t.notef("no clock to hold them against: %s", line(cerr))
+		t.notef("no clock to hold them against: %s", printable.Error(cerr))
 	} else if worst > 0 {
 		t.notef("at most %v outside of post and poll", worst)
 	}

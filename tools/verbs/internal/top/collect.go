@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/top/trace"
 	"github.com/goverbs/goverbs/uverbs/nldev"
 )
@@ -143,7 +144,7 @@ func noDevice(name string, links []nldev.Link) string {
 	for _, l := range links {
 		names = append(names, l.Name)
 	}
-	return fmt.Sprintf("there is no device %q: there are %s", Clean(name), strings.Join(names, ", "))
+	return fmt.Sprintf("there is no device %q: there are %s", printable.Escape(name), strings.Join(names, ", "))
 }
 
 // ask asks everything of a device but its completion queues.
@@ -186,7 +187,7 @@ func (d *rawDevice) note(kind, since string, err error) {
 		// A device that is gone is refused in the same words.
 		d.failed = true
 	default:
-		d.missing = append(d.missing, Clean(fmt.Sprintf("%s: %v", kind, err)))
+		d.missing = append(d.missing, printable.Escape(fmt.Sprintf("%s: %v", kind, err)))
 		d.failed = true
 	}
 }
@@ -213,18 +214,18 @@ func (c *Collector) askCQs(r *raw) {
 		dump()
 	}
 	for _, l := range c.tracer.Levels() {
-		r.levels = append(r.levels, Level{Name: l.Name, Live: l.Live, Why: Clean(l.Why)})
+		r.levels = append(r.levels, Level{Name: l.Name, Live: l.Live, Why: printable.Escape(l.Why)})
 	}
 	r.cqs = cqs
 	if err != nil {
 		r.cqs = nil
-		r.dead(Clean(err.Error()))
+		r.dead(printable.Escape(err.Error()))
 	} else if n := r.listed(); n > 0 && len(cqs) == 0 {
 		r.dead(fmt.Sprintf("the kernel listed %d completion queues and the probe saw none of them: are kprobes switched off (/sys/kernel/debug/kprobes/enabled, sysctl kernel.ftrace_enabled)?", n))
 	}
 	if r.live(trace.LevelSyscalls) {
 		if r.calls, err = c.tracer.Syscalls(); err != nil {
-			r.fails(Clean(err.Error()), trace.LevelSyscalls)
+			r.fails(printable.Escape(err.Error()), trace.LevelSyscalls)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/top/trace"
 	"github.com/goverbs/goverbs/uverbs/nldev"
@@ -91,24 +90,6 @@ func TestForeignProc(t *testing.T) {
 			t.Errorf("self is %q: %+v, notes %q", self, q.Owner, l.Notes)
 		}
 	}
-}
-
-func FuzzClean(f *testing.F) {
-	for _, s := range []string{"", "ib_send_bw", evil, "\u202egnp", "\xf0\x28\x8c\x28", `\x1b`, "\x7f", `"`} {
-		f.Add(s, s+"\\")
-	}
-	f.Fuzz(func(t *testing.T, a, b string) {
-		got := Clean(a)
-		for i := range len(got) {
-			if got[i] < ' ' || got[i] > '~' {
-				t.Fatalf("%q became %q", a, got)
-			}
-		}
-		// Two names stay two, unless they differ in what is no text.
-		if a != b && got == Clean(b) && utf8.ValidString(a) && utf8.ValidString(b) {
-			t.Fatalf("%q and %q became %q", a, b, got)
-		}
-	})
 }
 
 // The kernel's own errors stand at the device, in words, and the rest is there.

@@ -29,12 +29,12 @@ func golden(t *testing.T, name, got string) {
 	if d := cmp.Diff(string(want), got); d != "" {
 		t.Errorf("%s (-want +got):\n%s", name, d)
 	}
-	printable(t, name, got)
+	plain(t, name, got)
 }
 
-// printable fails for a text that has anything but printable ASCII characters
+// plain fails for a text that has anything but printable ASCII characters
 // and the ends of lines.
-func printable(t *testing.T, what, s string) {
+func plain(t *testing.T, what, s string) {
 	t.Helper()
 	for i := range len(s) {
 		if (s[i] < ' ' || s[i] > '~') && s[i] != '\n' {

@@ -8,7 +8,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
 // A Host is where a collector looks besides netlink: the roots of /proc and
@@ -62,7 +63,7 @@ func (h Host) process(tid uint32) process {
 		key, value, _ := strings.Cut(strings.TrimSpace(string(line)), ":")
 		switch key {
 		case "Name":
-			p.name = Clean(strings.TrimSpace(value))
+			p.name = printable.Escape(strings.TrimSpace(value))
 		case "Tgid":
 			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 32)
 			if err != nil {
@@ -76,7 +77,7 @@ func (h Host) process(tid uint32) process {
 	}
 	// The status was of the thread, which may have a name of its own.
 	if b, err := readSome(h.Proc, strconv.FormatUint(uint64(p.pid), 10)+"/comm", maxComm); err == nil {
-		p.name = Clean(strings.TrimSuffix(string(b), "\n"))
+		p.name = printable.Escape(strings.TrimSuffix(string(b), "\n"))
 	}
 	return p
 }
@@ -99,7 +100,7 @@ func (h Host) counters(device string, port uint32, folder string) map[string]uin
 			continue
 		}
 		if n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 0, 64); err == nil {
-			all[Clean(e.Name())] = n
+			all[printable.Escape(e.Name())] = n
 		}
 	}
 	return all
@@ -113,35 +114,4 @@ func readSome(fsys fs.FS, name string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit))
-}
-
-// Clean makes a text fit for every terminal, log and file: what is not a
-// printable ASCII character becomes an escape, and so does a backslash, so that
-// two texts stay two.
-func Clean(s string) string {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' || s[i] == '\\' {
-			return escaped(s)
-		}
-	}
-	return s
-}
-
-func escaped(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			const hex = "0123456789abcdef"
-			b.WriteString(`\x` + string(hex[s[0]>>4]) + string(hex[s[0]&15]))
-		case r == '"':
-			b.WriteByte('"')
-		default:
-			q := strconv.QuoteToASCII(s[:n])
-			b.WriteString(q[1 : len(q)-1])
-		}
-		s = s[n:]
-	}
-	return b.String()
 }

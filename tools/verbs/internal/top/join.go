@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/top/trace"
 	"github.com/goverbs/goverbs/uverbs/nldev"
 )
@@ -317,7 +318,7 @@ func calls(from []trace.Syscall) []*Call {
 	all := make([]*Call, 0, len(from))
 	for _, s := range from {
 		c := &Call{
-			PID: s.PID, Process: Clean(s.Comm), Via: s.Via.String(), Name: Clean(s.Name), Count: s.Count, Failed: s.Failed,
+			PID: s.PID, Process: printable.Escape(s.Comm), Via: s.Via.String(), Name: printable.Escape(s.Name), Count: s.Count, Failed: s.Failed,
 			MaxUsec: usec(s.Max), seconds: s.Total.Seconds(), key: callKey{s.PID, s.Via, s.Object, s.Method, s.Command},
 		}
 		if s.Count > 0 {

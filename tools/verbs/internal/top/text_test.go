@@ -35,7 +35,7 @@ func TestFits(t *testing.T) {
 					}
 				}
 				all := strings.Join(lines, "\n")
-				printable(t, "a terminal", all)
+				plain(t, "a terminal", all)
 				if width >= 70 && height >= 60 && (!strings.Contains(all, "PROCESS") || !strings.Contains(all, "QPN") || !strings.Contains(all, "CQN")) {
 					t.Errorf("%dx%d:\n%s", width, height, all)
 				}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/mlx5/model"
+	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
 var fillSends model.FillOptions
@@ -80,7 +81,7 @@ func ServeLoops(in io.Reader, out io.Writer) (err error) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		text, err := set.obey(lines.Text())
 		if err != nil {
-			text = "error " + oneLine(err)
+			text = "error " + printable.Error(err)
 		}
 		if _, err := fmt.Fprintln(out, text); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -161,15 +162,15 @@ func (s *remoteServer) close() error {
 func Serve(open func(name string) (*uverbs.Device, error), in io.Reader, out io.Writer) (err error) {
 	w := &lockedWriter{w: out}
 	o := &obedient{open: open}
-	o.server.fail = func(err error) { fmt.Fprintf(w, "failed %s\n", oneLine(err)) }
+	o.server.fail = func(err error) { fmt.Fprintf(w, "failed %s\n", printable.Error(err)) }
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		text, err := o.obey(lines.Text())
 		if unsuitable := (*unsuitableError)(nil); errors.As(err, &unsuitable) {
-			fmt.Fprintf(w, "unsuitable %s\n", oneLine(err))
+			fmt.Fprintf(w, "unsuitable %s\n", printable.Error(err))
 			continue
 		}
 		if err != nil {
-			fmt.Fprintf(w, "error %s\n", oneLine(err))
+			fmt.Fprintf(w, "error %s\n", printable.Error(err))
 			continue
 		}
 		fmt.Fprintf(w, "ok %s\n", text)
@@ -191,8 +192,6 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	return l.w.Write(b)
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // obedient is the server in its own process.
 type obedient struct {
