@@ -35,8 +35,8 @@ func (s *Side) Measure(ctx context.Context, size int, count *atomic.Int64) (*Rep
 		}
 	}
 	r, err := s.run(ctx, int64(s.cfg.Iters), s.cfg.Duration, count, true)
-	if r == nil {
-		return nil, s.named(err)
+	if r == nil || !s.cfg.sends() && !s.cfg.receives() && r.theirs == nil {
+		return nil, s.named(err) // of a side that does nothing, only the other one knows
 	}
 	return r.report(s, size, err != nil), s.named(err)
 }
@@ -88,6 +88,9 @@ func (s *Side) run(ctx context.Context, n int64, duration time.Duration, count *
 	var peaks *peak
 	if measured && !c.NoPeak && !c.Test.Latency && c.sends() {
 		peaks = newPeak()
+	}
+	if err := s.replenish(); err != nil {
+		return nil, err
 	}
 	runtime.GC() // and not meanwhile
 	p, err := s.newPhase(ctx)

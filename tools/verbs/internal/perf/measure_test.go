@@ -182,6 +182,19 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+// Where there are as many receives as messages none is lost, whatever the warm-up has left.
+func TestNothingLost(t *testing.T) {
+	for _, transport := range []string{"UC", "UD"} {
+		c := config(t, "send_bw", func(c *Config) {
+			c.Transport, c.Iters, c.Warmup, c.SendDepth, c.RecvDepth, c.RecvList = transport, 300, 63, 300, 300, 64
+		})
+		client, server := measured(t, c)
+		if client.Iterations != 300 || server.Iterations != 300 || server.Lost != 0 {
+			t.Errorf("%s: %d messages sent, %d received, %d lost", transport, client.Iterations, server.Iterations, server.Lost)
+		}
+	}
+}
+
 // Sides that want different things say so on both sides, and what.
 func TestDisagreement(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -337,6 +337,22 @@ func (q *queue) refill(id uint64, n int) error {
 	return q.rq.Flush()
 }
 
+// replenish posts receives in the place of all that have ended: a message that finds none
+// is lost on UC and UD, so what a phase has left over would be missing in the next.
+func (s *Side) replenish() error {
+	for i := range s.queues {
+		q := &s.queues[i]
+		if q.taken == 0 {
+			continue
+		}
+		if err := q.refill(uint64(i), q.taken); err != nil {
+			return err
+		}
+		q.taken = 0
+	}
+	return nil
+}
+
 // describe fills in what this side offers.
 func (s *Side) describe() {
 	c, o := &s.cfg, &s.offer
