@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"sync/atomic"
@@ -20,6 +21,11 @@ func cmdPerf(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = measurePerf(ctx, o, stdout, stderr)
 	}
+	return perfStatus(ctx, err, stderr)
+}
+
+// perfStatus says what went wrong, and is the exit status.
+func perfStatus(ctx context.Context, err error, stderr io.Writer) int {
 	var bad *perf.ConfigError
 	var device *deviceError
 	switch {
@@ -38,6 +44,9 @@ func cmdPerf(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // measurePerf measures as one side, or as both on the model.
 func measurePerf(ctx context.Context, o *perfOptions, stdout, stderr io.Writer) (err error) {
+	if err := o.canDraw(); err != nil {
+		return err
+	}
 	if isSimulated(o.config.Device) {
 		return measureSimulated(ctx, o, stdout, stderr)
 	}
@@ -66,11 +75,13 @@ func (o *perfOptions) connect(ctx context.Context, stdout, stderr io.Writer) (ne
 	if c.Server != "" {
 		return perf.Dial(ctx, c.Server, c.Port)
 	}
-	if !o.json && o.text.Only == "" {
-		const waits = "************************************"
-		fmt.Fprintf(stdout, "\n%s\n* Waiting for client to connect... *\n%s\n", waits, waits)
+	listening := func() {
+		if !o.json && o.text.Only == "" {
+			const waits = "************************************"
+			fmt.Fprintf(stdout, "\n%s\n* Waiting for client to connect... *\n%s\n", waits, waits)
+		}
 	}
-	return perf.Listen(ctx, c.Port, func(err error) { fmt.Fprintf(stderr, "verbs perf: %s\n", printable.Error(err)) })
+	return perf.Listen(ctx, c.Port, listening, func(err error) { fmt.Fprintf(stderr, "verbs perf: %s\n", printable.Error(err)) })
 }
 
 // sizes measures all sizes, and prints each when it is there: also one that was
@@ -84,10 +95,11 @@ func (o *perfOptions) sizes(ctx context.Context, s *perf.Side, stdout, stderr io
 	}
 	var reports []*perf.Report
 	for _, size := range s.Sizes() {
-		var count *atomic.Int64
-		stop := func() {}
+		count, stop := o.count, func() {}
 		if isTerminal(stderr) {
-			count = new(atomic.Int64)
+			if count == nil {
+				count = new(atomic.Int64)
+			}
 			stop = showPerfProgress(stderr, count, &c, size)
 		}
 		var r *perf.Report
@@ -109,6 +121,29 @@ func (o *perfOptions) sizes(ctx context.Context, s *perf.Side, stdout, stderr io
 		err = errors.Join(err, o.text.WriteTail(stdout))
 	}
 	return errors.Join(err, o.draw(reports))
+}
+
+// canDraw says whether a drawing can be written, before anything takes its time.
+func (o *perfOptions) canDraw() error {
+	if o.svg == "" {
+		return nil
+	}
+	how := os.O_WRONLY
+	info, err := os.Stat(o.svg)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		how |= os.O_CREATE | os.O_EXCL
+	case err == nil && !info.Mode().IsRegular() && !info.IsDir():
+		return nil // whose reader would hear of it
+	}
+	f, err := os.OpenFile(o.svg, how, 0o666)
+	if err != nil {
+		return perf.BadConfig("the drawing (-svg): %v", err)
+	}
+	if how != os.O_WRONLY {
+		err = os.Remove(o.svg) // there may come to be nothing to draw
+	}
+	return errors.Join(f.Close(), err)
 }
 
 // draw draws the reports, if that is asked for.

@@ -4,8 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/perf"
@@ -105,6 +107,7 @@ type perfOptions struct {
 	text   perf.Text
 	json   bool
 	svg    string
+	count  *atomic.Int64 // of messages so far, or nil: nobody else than a terminal is to know
 }
 
 // perfFlags are the flags, by both their names.
@@ -205,6 +208,10 @@ func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 	if c.Test, err = perf.ParseTest(hosts[0]); err != nil {
 		return nil, err
 	}
+	const year = 365 * 24 * 60 * 60
+	if duration < 0 || duration > year {
+		return nil, perf.BadConfig("duration (-D) %d: allowed are 1 to %d seconds", duration, year)
+	}
 	c.Duration = time.Duration(duration) * time.Second
 	c.Samples = o.text.Sorted || o.text.Unsorted || o.text.Bars
 	given := map[string]bool{}
@@ -223,6 +230,8 @@ func (o *perfOptions) finish(hosts []string, events, adaptive bool, given map[st
 		return perf.BadConfig("one server at most, not %s", strings.Join(hosts, " and "))
 	case len(hosts) == 1 && hosts[0] == "":
 		return perf.BadConfig("the server's name is empty")
+	case len(hosts) == 1 && !isHost(hosts[0]):
+		return perf.BadConfig("server %q: it is a name or an address, without a port, which is given with -p", hosts[0])
 	case any("d", "ib-dev") && c.Device == "":
 		return perf.BadConfig("-d: the device's name is empty")
 	case given["svg"] && o.svg == "":
@@ -237,12 +246,13 @@ func (o *perfOptions) finish(hosts []string, events, adaptive bool, given map[st
 		return perf.BadConfig("-json has all figures, and a histogram: leave out -H, -U, -histogram and --output")
 	}
 	for _, f := range []struct {
-		value       int
-		short, long string
-	}{{c.Size, "s", "size"}, {c.Iters, "n", "iters"}, {c.MTU, "m", "mtu"}, {c.RecvDepth, "r", "rx-depth"}, {c.RecvList, "", "recv_post_list"},
-		{c.ReadDepth, "o", "outs"}, {c.SendDepth, "t", "tx-depth"}, {c.SignalEvery, "Q", "cq-mod"}} {
-		if f.value <= 0 && any(f.short, f.long) {
-			return perf.BadConfig("--%s %d: it is at least 1", f.long, f.value)
+		value, least int
+		short, long  string
+	}{{c.Size, 1, "s", "size"}, {c.Iters, perf.FewestIters, "n", "iters"}, {c.MTU, 256, "m", "mtu"}, {c.RecvDepth, 1, "r", "rx-depth"}, {c.RecvList, 1, "", "recv_post_list"},
+		{c.ReadDepth, 1, "o", "outs"}, {c.SendDepth, 1, "t", "tx-depth"}, {c.SignalEvery, 1, "Q", "cq-mod"}, {c.Inline, 0, "I", "inline_size"}, {c.Warmup, 0, "", "warmup"}} {
+		// What stands for a default is no choice.
+		if f.value < min(f.least, 1) && any(f.short, f.long) {
+			return perf.BadConfig("--%s %d: it is at least %d", f.long, f.value, f.least)
 		}
 	}
 	switch o.text.Only {
@@ -265,6 +275,12 @@ func (o *perfOptions) finish(hosts []string, events, adaptive bool, given map[st
 	}
 	c.Transport = strings.ToUpper(c.Transport)
 	return c.Complete()
+}
+
+// isHost says whether a name may be one of a host. An IPv6 address has no brackets.
+func isHost(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err == nil || !strings.ContainsAny(name, ":/[] ")
 }
 
 // parse parses flags and returns what else there is. Flags of perftest that are missing it
@@ -292,7 +308,12 @@ func (f *perfFlags) parse(args []string) (hosts []string, err error) {
 func perfFlagError(err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
 	if !ok {
-		return perf.BadConfig("%s", err)
+		text := err.Error()
+		if strings.HasPrefix(text, "invalid value ") {
+			text = strings.Replace(text, ": parse error", ": it is a whole number, without a unit", 1)
+			text = strings.Replace(text, ": value out of range", ": the number is too large", 1)
+		}
+		return perf.BadConfig("%s", text)
 	}
 	why, known := perfMissing[name]
 	if !known && len(name) > 1 {

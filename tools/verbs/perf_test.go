@@ -37,6 +37,7 @@ func TestPerfFlags(t *testing.T) {
 			c.Wait, c.ReadDepth, c.Samples = perf.Adaptive, 4, true
 		},
 		"atomic_bw -A CMP_AND_SWAP":              func(c *c) { c.Test, c.Atomic = perf.Test{Verb: perf.Atomic}, perf.CompareSwap },
+		"send_bw fe80::1%eth0":                   func(c *c) { c.Server = "fe80::1%eth0" },
 		"send_bw -a -F -f 2 --use_old_post_send": func(c *c) { c.All = true },
 		"send_lat --use_hugepages -histogram":    func(c *c) { c.Test.Latency, c.HugePages, c.Samples = true, true, true },
 	} {
@@ -66,7 +67,12 @@ func runPerf(ctx context.Context, args ...string) (code int, stdout, stderr stri
 // Mistakes end with status 2, a line that says what is wrong and what to do, and a hint.
 // What perftest has and this has not is named.
 func TestPerfBadFlags(t *testing.T) {
+	overflow := "1 to 31536000 seconds" // as nanoseconds
+	if strconv.IntSize == 32 {
+		overflow = "the number is too large"
+	}
 	for args, want := range map[string]string{
+		"send_bw -D 18446744075":             overflow,
 		"":                                   "say what to measure: send_bw, send_lat",
 		"-s 64":                              "say what to measure",
 		"send_tput":                          `there is no test "send_tput": choose one of send_bw`,
@@ -81,9 +87,19 @@ func TestPerfBadFlags(t *testing.T) {
 		"send_bw --run_infinitely":           "use -D with a long time",
 		"send_bw --nosuch":                   "there is no flag -nosuch",
 		"send_bw -s":                         "needs an argument",
-		"send_bw -s 1e3":                     `"1e3"`,
+		"send_bw -s 1e3":                     `invalid value "1e3" for flag -s: it is a whole number, without a unit`,
+		"send_bw -s 64k":                     `invalid value "64k" for flag -s: it is a whole number, without a unit`,
+		"send_bw -s 9223372036854775808":     "for flag -s: the number is too large",
+		"send_bw -D 1s":                      "it is a whole number, without a unit",
+		"send_bw -D -1":                      "duration (-D) -1: allowed are 1 to 31536000 seconds",
+		"send_bw -D 31536001":                "duration (-D) 31536001: allowed are 1 to 31536000 seconds",
+		"send_bw -I -1":                      "--inline_size -1: it is at least 0",
+		"send_bw -warmup -1":                 "--warmup -1: it is at least 0",
+		"send_bw 10.0.0.1:18515":             `server "10.0.0.1:18515": it is a name or an address, without a port, which is given with -p`,
+		"send_bw [::1]":                      `server "[::1]": it is a name or an address`,
+		"send_bw rdma://x":                   `server "rdma://x"`,
 		"send_bw -s 0":                       "--size 0: it is at least 1",
-		"send_bw -n 0":                       "--iters 0: it is at least 1",
+		"send_bw -n 0":                       "--iters 0: it is at least 5",
 		"send_bw -n 3":                       "number of iterations (-n) 3: allowed are 5",
 		"send_bw -D 0":                       "duration (-D) 0",
 		"send_bw -x -1":                      "GID index (-x) -1",

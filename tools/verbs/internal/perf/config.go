@@ -95,7 +95,6 @@ const (
 	// signalAllAbove is the size from which on every message has a completion: few are
 	// under way.
 	signalAllAbove = 8192
-	fewestIters    = 5
 	atomicSize     = 8
 	largestAll     = 1 << 23
 	inlineSend     = 236
@@ -107,6 +106,9 @@ const (
 	// defaultWarmup is how many messages each queue pair sends before it counts.
 	defaultWarmup = 100
 )
+
+// FewestIters is how few messages of each queue pair can be measured, as with perftest.
+const FewestIters = 5
 
 // maxQPs and maxBuffers bound what one process asks for.
 const (
@@ -143,35 +145,34 @@ func (c *Config) ranges() error {
 	for _, f := range []struct {
 		name             string
 		value, min, most int
+		unset            int // what stands for the default
 	}{
-		{"TCP port (-p)", c.Port, 1, math.MaxUint16},
-		{"port of the device (-i)", c.IBPort, 1, math.MaxUint8},
-		{"message size (-s)", c.Size, 0, math.MaxInt32},
-		{"number of iterations (-n)", c.Iters, 0, math.MaxInt32},
-		{"warm-up (-warmup)", c.Warmup, -1, math.MaxInt32},
-		{"number of queue pairs (-q)", c.QPs, 1, maxQPs},
-		{"send depth (-t)", c.SendDepth, 0, math.MaxInt16},
-		{"receive depth (-r)", c.RecvDepth, 0, math.MaxInt16},
-		{"list of receives (--recv_post_list)", c.RecvList, 0, math.MaxInt16},
-		{"list of requests (-l)", c.PostList, 1, math.MaxInt16},
-		{"completion interval (-Q)", c.SignalEvery, 0, math.MaxInt16},
-		{"inline size (-I)", c.Inline, -1, math.MaxInt16},
-		{"outstanding reads (-o)", c.ReadDepth, 0, math.MaxUint8},
-		{"completion vector (-X)", c.Vector, 0, math.MaxInt16},
-		{"timeout (-u)", c.Timeout, 0, 31},
-		{"service level (-S)", c.ServiceLevel, 0, 15},
-		{"hop limit (-L)", c.HopLimit, 1, math.MaxUint8},
-		{"traffic class (--tclass)", c.TrafficClass, 0, math.MaxUint8},
+		{"TCP port (-p)", c.Port, 1, math.MaxUint16, 1},
+		{"port of the device (-i)", c.IBPort, 1, math.MaxUint8, 1},
+		{"message size (-s)", c.Size, 1, math.MaxInt32, 0},
+		{"number of iterations (-n)", c.Iters, FewestIters, math.MaxInt32, 0},
+		{"warm-up (-warmup)", c.Warmup, 0, math.MaxInt32, -1},
+		{"number of queue pairs (-q)", c.QPs, 1, maxQPs, 1},
+		{"send depth (-t)", c.SendDepth, 1, math.MaxInt16, 0},
+		{"receive depth (-r)", c.RecvDepth, 1, math.MaxInt16, 0},
+		{"list of receives (--recv_post_list)", c.RecvList, 1, math.MaxInt16, 0},
+		{"list of requests (-l)", c.PostList, 1, math.MaxInt16, 1},
+		{"completion interval (-Q)", c.SignalEvery, 1, math.MaxInt16, 0},
+		{"inline size (-I)", c.Inline, 0, math.MaxInt16, -1},
+		{"outstanding reads (-o)", c.ReadDepth, 1, math.MaxUint8, 0},
+		{"completion vector (-X)", c.Vector, 0, math.MaxInt16, 0},
+		{"timeout (-u)", c.Timeout, 0, 31, 0},
+		{"service level (-S)", c.ServiceLevel, 0, 15, 0},
+		{"hop limit (-L)", c.HopLimit, 1, math.MaxUint8, 1},
+		{"traffic class (--tclass)", c.TrafficClass, 0, math.MaxUint8, 0},
 	} {
-		if f.value < f.min || f.value > f.most {
-			return BadConfig("%s %d: allowed are %d to %d", f.name, f.value, max(f.min, 0), f.most)
+		if f.value != f.unset && (f.value < f.min || f.value > f.most) {
+			return BadConfig("%s %d: allowed are %d to %d", f.name, f.value, f.min, f.most)
 		}
 	}
 	switch {
 	case c.GIDIndex < DefaultGID || c.GIDIndex > math.MaxUint8:
 		return BadConfig("GID index (-x) %d: allowed are 0 to %d; verbs devinfo lists them", c.GIDIndex, math.MaxUint8)
-	case c.Iters != 0 && c.Iters < fewestIters:
-		return BadConfig("number of iterations (-n) %d: allowed are %d to %d", c.Iters, fewestIters, math.MaxInt32)
 	case c.Duration < 0 || c.Duration > 365*24*time.Hour:
 		return BadConfig("duration (-D) %v: allowed are 1s to a year", c.Duration)
 	case c.Duration > 0 && c.Iters > 0:

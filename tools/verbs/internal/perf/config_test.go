@@ -87,8 +87,10 @@ func TestBadConfig(t *testing.T) {
 	}{
 		{"send_bw", func(c *c) { c.Port = 0 }, "TCP port (-p) 0: allowed are 1 to 65535"},
 		{"send_bw", func(c *c) { c.IBPort = 256 }, "port of the device (-i) 256"},
-		{"send_bw", func(c *c) { c.Size = -1 }, "message size (-s) -1"},
+		{"send_bw", func(c *c) { c.Size = -1 }, "message size (-s) -1: allowed are 1 to 2147483647"},
 		{"send_bw", func(c *c) { c.Iters = 4 }, "number of iterations (-n) 4: allowed are 5"},
+		{"send_bw", func(c *c) { c.SendDepth = 32768 }, "send depth (-t) 32768: allowed are 1 to 32767"},
+		{"send_bw", func(c *c) { c.Inline = -2 }, "inline size (-I) -2: allowed are 0 to 32767"},
 		{"send_bw", func(c *c) { c.QPs = 0 }, "number of queue pairs (-q) 0: allowed are 1 to 4096"},
 		{"send_bw", func(c *c) { c.QPs = 5000 }, "number of queue pairs (-q) 5000: allowed are 1 to 4096"},
 		{"send_bw", func(c *c) { c.MTU = 1500 }, "path MTU (-m) 1500: allowed are 256"},

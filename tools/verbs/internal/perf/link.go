@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"time"
 )
@@ -137,7 +138,7 @@ func (l *link) gone() error {
 	return fmt.Errorf("listen to the other side at %s: %w", l.conn.RemoteAddr(), l.err)
 }
 
-var errHungUp = errors.New("the other side has hung up: it says itself why")
+var errHungUp = errors.New("the other side has hung up: what it printed says why, if it was not killed")
 
 // greet says who this is.
 func greet(w io.Writer) error {
@@ -151,7 +152,7 @@ type strangerError struct{ said []byte }
 func (e *strangerError) Error() string {
 	what := "another program"
 	if len(e.said) == 0 {
-		return "it said nothing"
+		return "it hung up and said nothing: is it verbs perf?"
 	}
 	if looksLikePerftest(e.said) {
 		what = "perftest"
@@ -180,6 +181,8 @@ func readGreeting(r io.Reader) error {
 		return nil
 	case string(name) != greetingName[:len(name)], errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return &strangerError{b[:n]}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("it has not said in %v who it is: is it verbs perf?", politeness)
 	case err != nil:
 		return fmt.Errorf("read who it is: %w", err)
 	}

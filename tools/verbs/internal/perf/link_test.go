@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func TestGreeting(t *testing.T) {
 		t.Error(err)
 	}
 	for in, want := range map[string]string{
-		"":                                  "it said nothing",
+		"":                                  "it hung up and said nothing",
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\n": "it is no verbs perf but another program",
 		"0000:0018:000011:9562c4:00:00:00":  "no verbs perf but perftest",
 		"6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00": "no verbs perf but perftest",
@@ -185,7 +186,11 @@ func TestStrangers(t *testing.T) {
 		if _, err := io.WriteString(c, in); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-told; !strings.Contains(got, want) || !strings.Contains(got, "turned away who connected from 127.0.0.1:") {
+		got := <-told
+		for !strings.Contains(got, c.LocalAddr().String()+": ") {
+			got = <-told // of the silent one, where this takes long
+		}
+		if !strings.Contains(got, want) || !strings.Contains(got, "turned away who connected from 127.0.0.1:") {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 		answer, _ := io.ReadAll(c)
@@ -211,6 +216,62 @@ func TestStrangers(t *testing.T) {
 	silent.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := silent.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the silent one: %v", err)
+	}
+}
+
+// A peer that connects and is silent is said to be.
+func TestSilent(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	here.SetReadDeadline(time.Unix(1, 0))
+	if err := readGreeting(here); err == nil || err.Error() != "it has not said in 30s who it is: is it verbs perf?" {
+		t.Error(err)
+	}
+}
+
+// A port that is taken is an error that says what to do, and no client is told to come. A
+// host that has no address is not one whose server should be started.
+func TestNowhere(t *testing.T) {
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening := func() { t.Error("says that it listens") }
+	if _, err := Listen(t.Context(), taken, listening, nil); err == nil || !strings.Contains(err.Error(), port) || !strings.Contains(err.Error(), "(-p chooses another port, on both sides)") {
+		t.Error(err)
+	}
+	if _, err := Dial(t.Context(), "no..name", taken); err == nil || !strings.HasPrefix(err.Error(), "find the server: ") || strings.Contains(err.Error(), "there first") {
+		t.Error(err)
+	}
+}
+
+// Where requests fail because the other side was killed, that is the reason.
+func TestKilled(t *testing.T) {
+	here, there := net.Pipe()
+	s := &Side{link: newLink(here)}
+	defer s.link.Close()
+	go func() {
+		readMessage(there)
+		writeMessage(there, message{Ready: &ready{1}})
+		there.Close()
+	}()
+	p, err := s.newPhase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("a request failed")
+	if _, err := p.end(t.Context(), s.link, result{}, failed); !Stopped(err) || !errors.Is(err, failed) || !strings.HasPrefix(err.Error(), errHungUp.Error()) {
+		t.Error(err)
 	}
 }
 

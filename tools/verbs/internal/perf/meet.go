@@ -13,14 +13,16 @@ import (
 // maxStrangers is how many connections may be in doubt at a time. More have to wait.
 const maxStrangers = 16
 
-// Listen waits for a client and returns the connection to it. Who connects and is no
+// Listen waits for a client and returns the connection to it. When clients can connect it
+// calls listening. Who connects and is no
 // verbs perf is turned away, which strange is told of, and a client that comes then is
 // served all the same.
-func Listen(ctx context.Context, port int, strange func(error)) (net.Conn, error) {
+func Listen(ctx context.Context, port int, listening func(), strange func(error)) (net.Conn, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(port))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (-p chooses another port, on both sides)", err)
 	}
+	listening()
 	return welcome(ctx, l, strange)
 }
 
@@ -92,6 +94,9 @@ func Dial(ctx context.Context, host string, port int) (net.Conn, error) {
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if dns := (*net.DNSError)(nil); errors.As(err, &dns) {
+			return nil, fmt.Errorf("find the server: %w", err)
 		}
 		return nil, fmt.Errorf("connect to the server: %w (start verbs perf there first, without a host)", err)
 	}

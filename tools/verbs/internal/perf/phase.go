@@ -139,6 +139,11 @@ func (p *phase) end(ctx context.Context, l *link, mine result, err error) (*resu
 	defer limit.Stop()
 	select {
 	case <-p.heard:
+		// Requests fail, too, when the other side is killed, and may be the first to
+		// tell.
+		if cause := context.Cause(p.hard); p.result == nil && !Stopped(err) && Stopped(cause) {
+			err = fmt.Errorf("%w; so here: %w", cause, err)
+		}
 		return p.result, err
 	case <-limit.C:
 		return nil, err
