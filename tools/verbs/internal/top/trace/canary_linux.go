@@ -1,16 +1,10 @@
 package trace
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
-
-	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/uverbs/nldev"
 )
 
@@ -117,75 +111,27 @@ func (s *silence) add(previous, now map[CQID]CQ) {
 // sure says whether the silence cannot be an accident.
 func (s *silence) sure() bool { return !s.heard && s.intervals >= 3 }
 
-// listCQs makes a dump of its own, of each device, and returns the CQs.
+// listCQs makes a dump of its own, of each device, and returns the CQs. A device
+// that refuses, as one does that went since it was listed, has none.
 func listCQs() ([]CQID, error) {
-	devices, err := nldev.Dial()
-	if err != nil {
-		return nil, err
-	}
-	defer devices.Close()
-	links, err := devices.Links()
-	if err != nil {
-		return nil, err
-	}
-	c, err := netlink.Dial(unix.NETLINK_RDMA, nil)
+	c, err := nldev.Dial()
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	var all []CQID
-	for _, l := range links {
-		request, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: abi.RDMA_NLDEV_ATTR_DEV_INDEX, Data: binary.NativeEndian.AppendUint32(nil, l.Index)}})
-		if err != nil {
-			return nil, err
-		}
-		answers, err := c.Execute(netlink.Message{
-			Header: netlink.Header{Type: abi.RDMA_NL_NLDEV<<10 | abi.RDMA_NLDEV_CMD_RES_CQ_GET, Flags: netlink.Request | netlink.Dump},
-			Data:   request,
-		})
-		if errors.Is(err, unix.ENODEV) {
-			continue // It went since it was listed.
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list the CQs of %s: %w", l.Name, err)
-		}
-		for _, m := range answers {
-			ids, err := cqsOf(m.Data)
-			if err != nil {
-				return nil, fmt.Errorf("list the CQs of %s: %w", l.Name, err)
-			}
-			for _, id := range ids {
-				all = append(all, CQID{l.Index, id})
-			}
-		}
-	}
-	return all, nil
-}
-
-// cqsOf finds the numbers of CQs in an answer.
-func cqsOf(message []byte) ([]uint32, error) {
-	ad, err := netlink.NewAttributeDecoder(message)
+	links, err := c.Links()
 	if err != nil {
 		return nil, err
 	}
-	var ids []uint32
-	for ad.Next() {
-		if ad.Type() != abi.RDMA_NLDEV_ATTR_RES_CQ {
+	var all []CQID
+	for _, l := range links {
+		cqs, err := c.CQs(l.Index)
+		if err != nil {
 			continue
 		}
-		ad.Nested(func(list *netlink.AttributeDecoder) error {
-			for list.Next() {
-				list.Nested(func(entry *netlink.AttributeDecoder) error {
-					for entry.Next() {
-						if entry.Type() == abi.RDMA_NLDEV_ATTR_RES_CQN {
-							ids = append(ids, entry.Uint32())
-						}
-					}
-					return nil
-				})
-			}
-			return nil
-		})
+		for _, q := range cqs {
+			all = append(all, CQID{l.Index, q.ID})
+		}
 	}
-	return ids, ad.Err()
+	return all, nil
 }

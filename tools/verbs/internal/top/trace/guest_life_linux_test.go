@@ -309,6 +309,7 @@ func TestGuestTraceLeavesNothing(t *testing.T) {
 // function was missing.
 func TestGuestTraceHalfway(t *testing.T) {
 	probesMustBePossible(t)
+	gone(t) // what tests before have closed
 	tr := open(t, Options{})
 	before := len(objects(t))
 	p, err := readPrivileges(os.DirFS("/"))

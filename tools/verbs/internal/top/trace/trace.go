@@ -128,15 +128,6 @@ type Posts struct {
 	ByStatus  [statuses]uint64 // CQEs by status; the last element also has all others
 }
 
-// Failed counts the completions whose status is not success.
-func (p *Posts) Failed() uint64 {
-	var n uint64
-	for _, c := range p.ByStatus[1:] {
-		n += c
-	}
-	return n
-}
-
 // A Via is the way a call came into the kernel.
 type Via uint8
 
