@@ -25,6 +25,10 @@ const (
 	// throw the answer away.
 	lingerTimeout = 2 * time.Second
 	lingerBytes   = 64 << 10
+
+	// leaveTimeout is how long the end waits for clients that fetch their
+	// answers.
+	leaveTimeout = 2 * time.Second
 )
 
 // A Server hands out one text at /metrics by HTTP/1.1. Requests cost the machine
@@ -57,8 +61,8 @@ type conn struct {
 func (s *Server) Set(text []byte) { s.text.Store(&text) }
 
 // Serve answers requests until ctx is done or the listener fails; it closes the
-// listener, and returns when the last answer is sent or its time is over. Done
-// is no error.
+// listener, and returns when the last answer is sent, or two seconds later. Done is
+// no error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -129,7 +133,8 @@ func (s *Server) forget(k *conn) {
 	}
 }
 
-// leave closes the connections that have asked for nothing yet.
+// leave closes the connections that have asked for nothing yet, and leaves the
+// others little time.
 func (s *Server) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +142,20 @@ func (s *Server) leave() {
 		if !k.asked {
 			k.Close()
 		}
+		k.SetDeadline(time.Now().Add(leaveTimeout))
 	}
+}
+
+// allow gives a connection that has asked time for what comes next. Behind leave
+// that is no more than leave allowed.
+func (s *Server) allow(ctx context.Context, k *conn, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.asked = true
+	if ctx.Err() != nil {
+		d = min(d, leaveTimeout)
+	}
+	k.SetDeadline(time.Now().Add(d))
 }
 
 // serve reads one request and answers it.
@@ -147,20 +165,17 @@ func (s *Server) serve(ctx context.Context, k *conn) {
 	if status == 0 {
 		return // nothing came, or the client went
 	}
-	s.mu.Lock()
-	k.asked = true
-	s.mu.Unlock()
+	s.allow(ctx, k, positive(s.WriteTimeout, DefaultWriteTimeout))
 	var r request
 	if status == 200 {
 		r, status = parseRequest(head)
 	}
-	k.SetDeadline(time.Now().Add(positive(s.WriteTimeout, DefaultWriteTimeout)))
 	answer := s.answer(r, status)
 	if _, err := answer.WriteTo(k.Conn); err != nil || ctx.Err() != nil {
 		return
 	}
 	if t, ok := k.Conn.(interface{ CloseWrite() error }); ok && t.CloseWrite() == nil {
-		k.SetDeadline(time.Now().Add(positive(s.linger, lingerTimeout)))
+		s.allow(ctx, k, positive(s.linger, lingerTimeout))
 		io.CopyN(io.Discard, k, lingerBytes)
 	}
 }

@@ -32,8 +32,18 @@ func parseRequest(head []byte) (r request, status int) {
 	default:
 		return r, bad
 	}
-	if target[0] != '/' { // not a request to a server of its own
-		return r, bad
+	if target[0] != '/' {
+		// The whole URL, as proxies send it. Others are not for a server
+		// that has contents of its own.
+		const scheme = "http://"
+		if len(target) < len(scheme) || !strings.EqualFold(target[:len(scheme)], scheme) {
+			return r, bad
+		}
+		i := strings.IndexByte(target[len(scheme):], '/')
+		if i <= 0 {
+			return r, bad
+		}
+		target = target[len(scheme)+i:]
 	}
 	hosts := 0
 	for _, l := range lines[1:] {
