@@ -61,6 +61,14 @@ func rate(r *float64) string {
 	return scaled(*r, 1000, [...]string{"", "k", "M", "G", "T", "P", "E"})
 }
 
+// atLeast is a rate that may be a lower limit.
+func atLeast(r *float64, least *bool) string {
+	if r != nil && deref(least) {
+		return ">" + rate(r)
+	}
+	return rate(r)
+}
+
 // bytesText is a size in at most six characters.
 func bytesText(n uint64) string {
 	return scaled(float64(n), 1024, [...]string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"})

@@ -220,7 +220,7 @@ func (c *Collector) askCQs(r *raw) {
 	if err != nil {
 		r.cqs = nil
 		r.dead(printable.Escape(err.Error()))
-	} else if n := r.listed(); n > 0 && len(cqs) == 0 {
+	} else if n := r.listed(); n > 0 && len(cqs) == 0 && r.live(trace.LevelPull) {
 		r.dead(fmt.Sprintf("the kernel listed %d completion queues and the probe saw none of them: are kprobes switched off (/sys/kernel/debug/kprobes/enabled, sysctl kernel.ftrace_enabled)?", n))
 	}
 	if r.live(trace.LevelSyscalls) {

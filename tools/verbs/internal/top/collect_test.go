@@ -168,6 +168,14 @@ func TestCanary(t *testing.T) {
 	if !level(l, "netlink").Live || level(l, trace.LevelEvents).Live {
 		t.Errorf("%+v", l.Levels)
 	}
+	// Where no probe looks at queues, those that do other things are as live as
+	// they were.
+	w.tracer.levels[0].Live, w.tracer.levels[0].Why = false, "this kernel has no function"
+	w.tracer.calls = []trace.Syscall{{PID: 104, Name: "CQ_CREATE", Count: 1}}
+	if l := look(t, w.collector()); !level(l, trace.LevelSyscalls).Live || level(l, trace.LevelPull).Why != "this kernel has no function" || len(l.Calls) != 1 {
+		t.Errorf("%+v, %d calls", l.Levels, len(l.Calls))
+	}
+	w.tracer.levels[0].Live = true
 	// On a machine without queues there is nothing to see.
 	for _, d := range w.netlink.devices {
 		d.cqs = nil
@@ -189,6 +197,44 @@ func TestTracerFails(t *testing.T) {
 		if q := l.device("rxe0").CQs; len(q) != 4 || q[1].Occupied != nil {
 			t.Errorf("queues %+v", q)
 		}
+	}
+}
+
+// One look without the tracer does not make the high-water mark forgotten.
+func TestHighWaterStays(t *testing.T) {
+	w := newWorld().traced()
+	c := w.collector()
+	high := func() uint32 { return deref(look(t, c).device("rxe0").CQs[2].HighWater) }
+	if n := high(); n != 80 {
+		t.Fatalf("%d", n)
+	}
+	w.pass(time.Second)
+	w.tracer.err = errors.New("read the map")
+	if n := high(); n != 0 {
+		t.Errorf("%d from a tracer that fails", n)
+	}
+	w.tracer.err = nil
+	if n := high(); n != 80 {
+		t.Errorf("%d", n)
+	}
+}
+
+// A process that calls one method on devices of two drivers has one sum.
+func TestCallsOfTwoDrivers(t *testing.T) {
+	w := newWorld().traced()
+	again := w.tracer.calls[1]
+	again.Count, again.Failed, again.Total, again.Max = 8, 2, 900*time.Microsecond, 300*time.Microsecond
+	w.tracer.calls = append(w.tracer.calls, again)
+	l := w.twoLooks(t)
+	if len(l.Calls) != 2 {
+		t.Fatalf("%d calls", len(l.Calls))
+	}
+	if c := l.Calls[1]; c.Count != 2+8+2*50 || c.Failed != 3 || c.MaxUsec != 300 || c.AvgUsec != 1000.0/110 || deref(c.Rate) != 100 {
+		t.Errorf("%+v, rate %v", c, deref(c.Rate))
+	}
+	var b strings.Builder
+	if err := WriteMetrics(&b, l, Health{}); err != nil || !strings.Contains(b.String(), `method="CQ_CREATE"} 110`) {
+		t.Errorf("%v, %s", err, b.String())
 	}
 }
 

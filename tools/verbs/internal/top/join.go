@@ -28,8 +28,10 @@ func (c *Collector) join(r *raw) *Look {
 		look.Devices = append(look.Devices, j.device())
 	}
 	look.Processes = processes(look.Devices)
-	// Queues that are gone are forgotten.
-	maps.DeleteFunc(c.high, func(id trace.CQID, _ high) bool { _, ok := r.cqs[id]; return !ok })
+	// Queues that are gone are forgotten, unless the tracer only did not answer.
+	if r.cqs != nil {
+		maps.DeleteFunc(c.high, func(id trace.CQID, _ high) bool { _, ok := r.cqs[id]; return !ok })
+	}
 	return look
 }
 
@@ -308,23 +310,31 @@ func deref[T any](p *T) (v T) {
 
 // callKey tells calls apart.
 type callKey struct {
-	pid            uint32
-	via            trace.Via
-	object, method uint16
-	command        uint32
+	pid  uint32
+	via  trace.Via
+	name string
 }
 
+// calls sums calls up by process and method. The tracer tells those to devices
+// of different drivers apart, even where the method is the same.
 func calls(from []trace.Syscall) []*Call {
 	all := make([]*Call, 0, len(from))
+	byKey := make(map[callKey]*Call, len(from))
 	for _, s := range from {
-		c := &Call{
-			PID: s.PID, Process: printable.Escape(s.Comm), Via: s.Via.String(), Name: printable.Escape(s.Name), Count: s.Count, Failed: s.Failed,
-			MaxUsec: usec(s.Max), seconds: s.Total.Seconds(), key: callKey{s.PID, s.Via, s.Object, s.Method, s.Command},
+		key := callKey{s.PID, s.Via, printable.Escape(s.Name)}
+		c := byKey[key]
+		if c == nil {
+			c = &Call{PID: s.PID, Process: printable.Escape(s.Comm), Via: s.Via.String(), Name: key.name, key: key}
+			byKey[key] = c
+			all = append(all, c)
 		}
-		if s.Count > 0 {
-			c.AvgUsec = usec(s.Total) / float64(s.Count)
+		c.Count += s.Count
+		c.Failed += s.Failed
+		c.MaxUsec = max(c.MaxUsec, usec(s.Max))
+		c.seconds += s.Total.Seconds()
+		if c.Count > 0 {
+			c.AvgUsec = c.seconds * 1e6 / float64(c.Count)
 		}
-		all = append(all, c)
 	}
 	slices.SortStableFunc(all, func(a, b *Call) int {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Via, b.Via), cmp.Compare(a.Name, b.Name))

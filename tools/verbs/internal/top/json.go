@@ -235,6 +235,7 @@ type Process struct {
 	RecvRate  *float64 `json:"rq_packets_per_s"`
 	EventRate *float64 `json:"events_per_s"`
 	CQERate   *float64 `json:"cqes_per_s"`
+	AtLeast   *bool    `json:"cqes_at_least"` // true: the rate of one of them is a lower limit
 }
 
 // A Call counts the calls of one process to one method of uverbs.

@@ -235,16 +235,8 @@ func (m *metrics) cq(device string, q *CQ) {
 }
 
 func (m *metrics) calls(all []*Call) {
-	seen := make(map[[4]string]bool)
 	for _, c := range all {
-		pid := strconv.FormatUint(uint64(c.PID), 10)
-		// The name of a thread is no part of what tells calls apart.
-		if k := [4]string{c.Process, pid, c.Via, c.Name}; seen[k] {
-			continue
-		} else {
-			seen[k] = true
-		}
-		at := []cq.Label{label("process", c.Process), label("pid", pid), label("via", c.Via), label("method", c.Name)}
+		at := []cq.Label{label("process", c.Process), label("pid", strconv.FormatUint(uint64(c.PID), 10)), label("via", c.Via), label("method", c.Name)}
 		m.counter("calls", "", "Calls to uverbs since the exporter came.", float64(c.Count), at...)
 		m.counter("calls_failed", "", "Those that failed.", float64(c.Failed), at...)
 		m.counter("call_time_seconds", "seconds", "The time that they took in all.", c.seconds, at...)

@@ -200,6 +200,10 @@ func sumRates(l *Look) {
 			p := of[key{deref(q.PID), q.Kernel}]
 			add(&p.EventRate, q.EventRate)
 			add(&p.CQERate, q.CQERate)
+			if q.CQERate != nil {
+				least := deref(p.AtLeast) || deref(q.AtLeast)
+				p.AtLeast = &least
+			}
 		}
 	}
 }

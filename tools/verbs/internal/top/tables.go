@@ -90,7 +90,7 @@ func processTable(l *Look) *table {
 			o := Owner{PID: p.PID, Process: p.Name, Kernel: p.Kernel}
 			return []string{
 				o.name(), o.pid(), strings.Join(p.Devices, ","), fmt.Sprint(p.Contexts), fmt.Sprint(p.PDs), fmt.Sprint(p.CQs), fmt.Sprint(p.QPs), fmt.Sprint(p.MRs), fmt.Sprint(p.SRQs),
-				fmt.Sprint(p.CMIDs), bytesText(p.Bytes), rate(p.SendRate), rate(p.RecvRate), rate(p.EventRate), rate(p.CQERate),
+				fmt.Sprint(p.CMIDs), bytesText(p.Bytes), rate(p.SendRate), rate(p.RecvRate), rate(p.EventRate), atLeast(p.CQERate, p.AtLeast),
 			}
 		},
 	}
@@ -114,18 +114,15 @@ func cqTable(l *Look) *table {
 		n: len(list),
 		row: func(i int) []string {
 			q := list[i].x
-			percent, cqes, wake, p99 := "-", rate(q.CQERate), "-", "-"
+			percent, wake, p99 := "-", "-", "-"
 			if q.Occupied != nil {
 				percent = fmt.Sprintf("%.0f", 100*q.fill())
-			}
-			if deref(q.AtLeast) && q.CQERate != nil {
-				cqes = ">" + cqes
 			}
 			if q.Wake != nil {
 				wake, p99 = duration(q.Wake.AvgUsec), duration(q.Wake.P99Usec)
 			}
 			return []string{
-				list[i].Name, fmt.Sprint(q.ID), q.name(), q.pid(), fmt.Sprint(q.Depth), number(q.Occupied), percent, number(q.HighWater), cqes, rate(q.EventRate), number(q.Errors),
+				list[i].Name, fmt.Sprint(q.ID), q.name(), q.pid(), fmt.Sprint(q.Depth), number(q.Occupied), percent, number(q.HighWater), atLeast(q.CQERate, q.AtLeast), rate(q.EventRate), number(q.Errors),
 				text(deref(q.Armed)), yes(q.Pending), wake, p99, number(q.Vector), fmt.Sprint(q.Users),
 			}
 		},
