@@ -88,6 +88,9 @@ func (p topPlace) run(ctx context.Context, args []string, stdout, stderr io.Writ
 func (p topPlace) runFlags(ctx context.Context, o topOptions, stdout, stderr io.Writer) (int, error) {
 	netlink := &top.Redialer{Dial: p.dial}
 	defer netlink.Close()
+	if isSimulated(o.device) {
+		return 2, fmt.Errorf("-d %s: that device is in software in the memory of one process, where netlink does not see it", o.device)
+	}
 	// Whether there is anything to look at is known before probes are
 	// attached.
 	links, err := netlink.Links()
@@ -104,8 +107,8 @@ func (p topPlace) runFlags(ctx context.Context, o topOptions, stdout, stderr io.
 	}
 	var listener net.Listener
 	if o.listen != "" {
-		if listener, err = net.Listen("tcp", o.listen); err != nil {
-			return 1, fmt.Errorf("-listen %s: %w", o.listen, err)
+		if listener, err = topListen(o.listen); err != nil {
+			return 1, err
 		}
 		defer listener.Close()
 	}
@@ -141,9 +144,6 @@ func (p topPlace) runFlags(ctx context.Context, o topOptions, stdout, stderr io.
 
 // topDevice says whether there is a device of the name.
 func topDevice(links []nldev.Link, name string) error {
-	if isSimulated(name) {
-		return fmt.Errorf("-d %s: that device is in software in the memory of one process, where netlink does not see it", name)
-	}
 	names := "none"
 	for i, l := range links {
 		if l.Name == name {
@@ -305,13 +305,11 @@ func (r *topRun) watch(ctx context.Context, s topScreen) (int, error) {
 // draw shows a look, and what made the one after it fail.
 func draw(s topScreen, look *top.Look, failed error) error {
 	width, height := s.size()
-	width-- // a character in the last column makes some terminals begin a line
+	width = max(width-1, 1) // a character in the last column makes some terminals begin a line
 	var lines []string
 	if failed != nil {
 		lines = append(lines, printable.Escape("no look since: "+printable.Error(failed)))
-		if width > 0 && len(lines[0]) > width {
-			lines[0] = lines[0][:width]
-		}
+		lines[0] = lines[0][:min(len(lines[0]), width)]
 		height--
 	}
 	return s.show(append(lines, top.Lines(look, top.Page{Width: width, Height: max(height, 1)})...))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -61,10 +62,10 @@ func parseTop(args []string, stdout io.Writer) (o topOptions, err error) {
 		return err
 	})
 	f.IntVar(&o.count, "n", 0, "end after `count` looks; 0 goes on")
-	f.BoolVar(&o.once, "once", false, "one look, after one interval, as text")
+	f.BoolVar(&o.once, "once", false, "one look, after one interval, and no renewal on terminals")
 	f.BoolVar(&o.json, "json", false, "write JSON, one object a look, with keys that stay")
 	f.StringVar(&o.listen, "listen", "", "serve OpenMetrics at /metrics of this `address`, host:port, and show nothing")
-	f.StringVar(&o.trace, "trace", "auto", "`auto` looks into the kernel where that is allowed, off does not")
+	f.StringVar(&o.trace, "trace", "auto", "`whether` to look into the kernel: auto, where that is allowed, or off")
 	f.BoolVar(&o.events, "events", false, "measure how long readers of completion events take to wake: two probes for each event")
 	f.BoolVar(&o.syscalls, "syscalls", false, "count calls to uverbs by process and method: two probes for each call")
 	f.BoolVar(&o.cqe, "cqe", false, "count each completion of soft-RoCE: a probe for each")
@@ -78,6 +79,16 @@ func parseTop(args []string, stdout io.Writer) (o topOptions, err error) {
 		return o, err
 	case f.NArg() > 0:
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	f.Visit(func(f *flag.Flag) {
+		// As a variable of a script that is not set gives it: it would be
+		// something else than meant.
+		if (f.Name == "d" || f.Name == "listen") && f.Value.String() == "" && err == nil {
+			err = fmt.Errorf("-%s has nothing in it: leave it out, or say which", f.Name)
+		}
+	})
+	if err != nil {
+		return o, err
 	}
 	return o, o.check()
 }
@@ -117,12 +128,38 @@ func (o *topOptions) check() error {
 		return errors.New("-listen goes on until Ctrl-C and writes metrics: -once, -json and -n do not go with it")
 	}
 	if o.listen != "" {
-		if _, port, err := net.SplitHostPort(o.listen); err != nil || port == "" {
-			return fmt.Errorf("-listen %q: an address is host:port, such as 127.0.0.1:9400, or :9400 for all interfaces", o.listen)
+		_, port, err := net.SplitHostPort(o.listen)
+		if err != nil || port == "" {
+			return fmt.Errorf("-listen %q: an address is host:port, such as 127.0.0.1:9400 or [::1]:9400, or :9400 for all interfaces", o.listen)
+		}
+		if _, err := net.LookupPort("tcp", port); err != nil {
+			return fmt.Errorf("-listen %q: a port is a number up to 65535, and 0 takes one that is free", o.listen)
 		}
 	}
 	if o.once {
 		o.count = 1
 	}
 	return nil
+}
+
+// topListen listens. Its errors say what to do about them.
+func topListen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("-listen %s: %w%s", address, err, topListenHint(err))
+	}
+	return l, nil
+}
+
+// topListenHint says what to do about an address that cannot be had.
+func topListenHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "; another program has that port: take another one"
+	case errors.Is(err, syscall.EACCES):
+		return "; ports below 1024 (sysctl net.ipv4.ip_unprivileged_port_start) are root's: take a higher one"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return "; no interface here has that address: ip address lists them"
+	}
+	return ""
 }

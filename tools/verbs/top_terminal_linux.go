@@ -21,6 +21,7 @@ type terminalScreen struct {
 
 	changed chan struct{}
 	leave   chan struct{}
+	left    sync.Once // closes leave
 	signals chan os.Signal
 	done    sync.WaitGroup
 }
@@ -43,10 +44,11 @@ func newTerminalScreen(out, in *os.File) (*terminalScreen, error) {
 		}
 		s.in, s.was = int(in.Fd()), was
 		now := *was
-		// Keys come at once and are not shown. Ctrl-C stays a signal;
-		// Ctrl-Z would leave the terminal as it is now.
+		// Keys come at once and are not shown. Ctrl-C stays a signal; Ctrl-Z
+		// and Ctrl-\ would leave the terminal as it is now.
 		now.Lflag &^= unix.ICANON | unix.ECHO
-		now.Cc[unix.VSUSP], now.Cc[unix.VMIN], now.Cc[unix.VTIME] = 0, 1, 0
+		now.Cc[unix.VSUSP], now.Cc[unix.VQUIT] = 0, 0
+		now.Cc[unix.VMIN], now.Cc[unix.VTIME] = 1, 0
 		if err := unix.IoctlSetTermios(s.in, unix.TCSETS, &now); err != nil {
 			unix.Close(s.wake[0])
 			unix.Close(s.wake[1])
@@ -54,9 +56,13 @@ func newTerminalScreen(out, in *os.File) (*terminalScreen, error) {
 		}
 		s.done.Go(s.readKeys)
 	}
-	signal.Notify(s.signals, syscall.SIGWINCH)
+	signal.Notify(s.signals, syscall.SIGWINCH, syscall.SIGHUP)
 	s.done.Go(func() {
-		for range s.signals {
+		for sig := range s.signals {
+			if sig == syscall.SIGHUP {
+				s.end()
+				continue
+			}
 			select {
 			case s.changed <- struct{}{}:
 			default: // one is on its way
@@ -70,6 +76,9 @@ func newTerminalScreen(out, in *os.File) (*terminalScreen, error) {
 	}
 	return s, nil
 }
+
+// end lets whoever watches leave.
+func (s *terminalScreen) end() { s.left.Do(func() { close(s.leave) }) }
 
 // readKeys waits for the one key that there is.
 func (s *terminalScreen) readKeys() {
@@ -87,7 +96,7 @@ func (s *terminalScreen) readKeys() {
 		var b [64]byte
 		n, err := unix.Read(s.in, b[:])
 		if n > 0 && strings.ContainsAny(string(b[:n]), "qQ") || n == 0 && err == nil {
-			close(s.leave) // a terminal that is gone ends it too
+			s.end() // a terminal that is gone ends it too
 			return
 		}
 		if err != nil && err != unix.EINTR && err != unix.EAGAIN {

@@ -64,7 +64,7 @@ func (s *shown) until(t *testing.T, text string) {
 
 // The terminal fits, hears q, and is afterwards what it was.
 func TestTopTerminal(t *testing.T) {
-	for _, way := range []string{"q", "Ctrl-C", "count"} {
+	for _, way := range []string{"q", "Ctrl-C", "count", "hangup"} {
 		outside, inside := terminal(t)
 		before, err := unix.IoctlGetTermios(int(inside.Fd()), unix.TCGETS)
 		if err != nil {
@@ -87,22 +87,31 @@ func TestTopTerminal(t *testing.T) {
 		if !strings.HasPrefix(s.text, "\x1b[?1049h\x1b[?25l\x1b[H") {
 			t.Errorf("%q", s.text)
 		}
-		first, _, _ := strings.Cut(strings.TrimPrefix(s.text, "\x1b[?1049h\x1b[?25l\x1b[H"), "\x1b[J")
-		lines := strings.Split(first, "\r\n")
-		if len(lines) > 12 {
-			t.Errorf("%d lines on a terminal of 12", len(lines))
-		}
-		for _, l := range lines {
-			// The terminal has put a return of its own before each end of a line.
-			if l = strings.TrimSuffix(strings.TrimRight(l, "\r"), "\x1b[K"); len(l) > 59 || strings.Contains(l, "\x1b") {
-				t.Errorf("%d characters: %q", len(l), l)
+		for _, frame := range strings.Split(strings.TrimPrefix(s.text, "\x1b[?1049h\x1b[?25l\x1b[H"), "\x1b[J") {
+			lines := strings.Split(strings.TrimPrefix(frame, "\x1b[H"), "\r\n")
+			if len(lines) > 12 {
+				t.Errorf("%d lines on a terminal of 12", len(lines))
 			}
+			for _, l := range lines {
+				// The terminal has put a return of its own before each end of a line.
+				l = strings.TrimSuffix(strings.TrimRight(l, "\r"), "\x1b[K")
+				if len(l) > 59 || strings.Contains(l, "\x1b") {
+					t.Errorf("%d characters: %q", len(l), l)
+				}
+			}
+		}
+		if now, err := unix.IoctlGetTermios(int(inside.Fd()), unix.TCGETS); err != nil || now.Cc[unix.VQUIT] != 0 || now.Cc[unix.VSUSP] != 0 || now.Cc[unix.VINTR] == 0 {
+			t.Errorf("keys that end or stop it: %+v, %v", now, err)
 		}
 		switch way {
 		case "q":
 			outside.WriteString("xq")
 		case "Ctrl-C":
 			cancel()
+		case "hangup":
+			if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
 		}
 		s.until(t, "\x1b[?25h\x1b[?1049l")
 		if c := waitFor(t, code); c != 0 {

@@ -94,7 +94,10 @@ func (s *topFakeScreen) show(lines []string) error {
 	if len(lines) > s.height {
 		return fmt.Errorf("%d lines", len(lines))
 	}
-	s.frames <- strings.Join(lines, "\n")
+	select {
+	case s.frames <- strings.Join(lines, "\n"):
+	case <-s.leave: // nobody looks any more
+	}
 	return nil
 }
 
@@ -191,7 +194,8 @@ func TestTopRefusals(t *testing.T) {
 		"-x": "flag provided but not defined", "rxe0": `unexpected argument "rxe0"`, "-i 0": `"0" is not a time from 100ms to 1h0m0s`, "-i -1": "is not a time", "-i NaN": "is not a time",
 		"-i 1e300": "is not a time", "-i soon": `"soon" is not a time`, "-n -1": "-n -1: the number of looks", "-once -n 2": "-once is one look", "-trace=on": "-trace=on: it is auto or off",
 		"-trace=off -cqe": "-trace=off turns off", "-listen :1 -once": "do not go with it", "-listen :1 -json": "do not go with it", "-listen 9400": "an address is host:port",
-		"-listen localhost:": "an address is host:port", "-d sim0": "in software", "-d nosuch0": `-d "nosuch0": there is no such device; there are: rxe0`,
+		"-listen localhost:": "an address is host:port", "-listen [::1": "or [::1]:9400", "-listen :65536": "a port is a number up to 65535", "-listen :-1": "a port is a number",
+		"-listen=": "-listen has nothing in it", "-d=": "-d has nothing in it", "-d sim0": "in software", "-d nosuch0": `-d "nosuch0": there is no such device; there are: rxe0`,
 	} {
 		p := newTopFakePlace()
 		code, out, errs := p.do(t.Context(), strings.Fields(args)...)
@@ -203,6 +207,9 @@ func TestTopRefusals(t *testing.T) {
 	p.dial = func() (top.Conn, error) { return nil, fmt.Errorf("nldev: %w", nldev.ErrNoRDMA) }
 	if code, out, errs := p.do(t.Context()); code != 1 || out != "" || !strings.Contains(errs, "ib_core is not loaded; verbs doctor says what to do\n") {
 		t.Errorf("no RDMA: status %d, %q, %q", code, out, errs)
+	}
+	if code, out, errs := p.do(t.Context(), "-d", "sim0"); code != 2 || out != "" || !strings.Contains(errs, "in software") {
+		t.Errorf("a device of the model, no RDMA: status %d, %q, %q", code, out, errs)
 	}
 	p = newTopFakePlace()
 	p.netlink.err = syscall.ENOBUFS
@@ -400,17 +407,19 @@ func TestTopListen(t *testing.T) {
 	if c := waitFor(t, code); c != 0 || p.closed != 1 {
 		t.Errorf("status %d, tracers closed %d", c, p.closed)
 	}
-	if _, err := net.Dial("tcp", addr); err == nil {
-		t.Error("somebody listens still")
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	p = newTopFakePlace()
-	if code, _, errs := p.do(t.Context(), "-listen", l.Addr().String()); code != 1 || !strings.Contains(errs, "-listen 127.0.0.1:") || !strings.Contains(errs, "address already in use") || p.closed != 0 {
+	if code, _, errs := p.do(t.Context(), "-listen", l.Addr().String()); code != 1 || !strings.Contains(errs, "-listen 127.0.0.1:") || !strings.Contains(errs, "another program has that port") || p.closed != 0 {
 		t.Errorf("status %d, %q", code, errs)
+	}
+	for err, want := range map[error]string{syscall.EACCES: "ports below 1024", syscall.EADDRNOTAVAIL: "no interface here has that address"} {
+		if hint := topListenHint(&net.OpError{Op: "listen", Err: err}); !strings.Contains(hint, want) {
+			t.Errorf("%v: %q", err, hint)
+		}
 	}
 }
 
