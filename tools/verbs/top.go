@@ -132,7 +132,7 @@ func (p topPlace) runFlags(ctx context.Context, o topOptions, stdout, stderr io.
 		defer tracer.Close()
 		t = topAsked{tracer, o}
 	}
-	r := &topRun{o: o, collector: top.NewCollector(netlink, p.host, t, levels...), stdout: stdout, stderr: stderr}
+	r := &topRun{o: o, netlink: netlink, collector: top.NewCollector(netlink, p.host, t, levels...), stdout: stdout, stderr: stderr}
 	switch {
 	case listener != nil:
 		return r.serve(ctx, listener)
@@ -198,8 +198,15 @@ func (t topAsked) Levels() []trace.Level {
 // A topRun is one run of the command.
 type topRun struct {
 	o              topOptions
+	netlink        *top.Redialer
 	collector      *top.Collector
 	stdout, stderr io.Writer
+}
+
+// look makes a look, and holds nothing of the kernel's until the next.
+func (r *topRun) look() (*top.Look, error) {
+	defer r.netlink.Close()
+	return r.collector.Look(r.o.device)
 }
 
 // next is when the look after one that began at a time begins. Where looks take
@@ -227,7 +234,7 @@ func wait(ctx context.Context, until time.Time) bool {
 // print writes looks, as text or JSON: those that have rates.
 func (r *topRun) print(ctx context.Context) (int, error) {
 	began := time.Now()
-	if _, err := r.collector.Look(r.o.device); err != nil {
+	if _, err := r.look(); err != nil {
 		return 1, err
 	}
 	for n := 0; r.o.count == 0 || n < r.o.count; n++ {
@@ -238,7 +245,7 @@ func (r *topRun) print(ctx context.Context) (int, error) {
 			return 0, nil
 		}
 		began = time.Now()
-		look, err := r.collector.Look(r.o.device)
+		look, err := r.look()
 		if err != nil {
 			return 1, err
 		}
@@ -267,7 +274,7 @@ func (r *topRun) watch(ctx context.Context, s topScreen) (int, error) {
 	var failed error
 	for n := 0; ; n++ {
 		began := time.Now()
-		if l, err := r.collector.Look(r.o.device); err != nil {
+		if l, err := r.look(); err != nil {
 			if look == nil {
 				return 1, err
 			}
@@ -321,7 +328,7 @@ func (r *topRun) serve(ctx context.Context, l net.Listener) (int, error) {
 	defer cancel()
 	var server top.Server
 	began := time.Now()
-	look, err := r.collector.Look(r.o.device)
+	look, err := r.look()
 	if err == nil {
 		err = r.publish(&server, look, top.Health{Up: true})
 	}
@@ -342,7 +349,7 @@ func (r *topRun) serve(ctx context.Context, l net.Listener) (int, error) {
 	failures := uint64(0)
 	for wait(ctx, r.next(began)) {
 		began = time.Now()
-		if l, err := r.collector.Look(r.o.device); err == nil {
+		if l, err := r.look(); err == nil {
 			look = l
 			err = r.publish(&server, look, top.Health{Up: true, Failures: failures})
 			if err == nil {

@@ -31,6 +31,7 @@ type topFake struct {
 	mu    sync.Mutex
 	err   error // of every list of devices but the first
 	lists int
+	dials int // less closes
 }
 
 func (f *topFake) Links() ([]nldev.Link, error) {
@@ -61,7 +62,7 @@ func (f *topFake) CMIDs(uint32) ([]nldev.CMID, error)       { return nil, nil }
 func (f *topFake) CQs(uint32) ([]nldev.CQ, error) {
 	return []nldev.CQ{{Owner: nldev.Owner{TID: 7}, ID: 1, Depth: 15}}, nil
 }
-func (f *topFake) Close() error { return nil }
+func (f *topFake) Close() error { f.dials--; return nil }
 
 // topFakeTracer sees the queue half full.
 type topFakeTracer struct{ closed *int }
@@ -81,6 +82,7 @@ type topFakeScreen struct {
 	changed, leave  chan struct{}
 	width, height   int
 	closed, refuses bool
+	shown           func() // nil, or called after each look
 }
 
 func (s *topFakeScreen) size() (int, int)         { return s.width, s.height }
@@ -93,6 +95,9 @@ func (s *topFakeScreen) show(lines []string) error {
 	}
 	if len(lines) > s.height {
 		return fmt.Errorf("%d lines", len(lines))
+	}
+	if s.shown != nil {
+		s.shown()
 	}
 	select {
 	case s.frames <- strings.Join(lines, "\n"):
@@ -116,7 +121,7 @@ type topFakePlace struct {
 func newTopFakePlace() *topFakePlace {
 	p := &topFakePlace{netlink: &topFake{}}
 	p.topPlace = topPlace{
-		dial: func() (top.Conn, error) { return p.netlink, nil },
+		dial: func() (top.Conn, error) { p.netlink.dials++; return p.netlink, nil },
 		host: top.Host{Proc: fstest.MapFS{
 			"7/status": {Data: []byte("Name:\tstorage\nTgid:\t7\n")}, "7/comm": {Data: []byte("storage\n")},
 		}, Sys: fstest.MapFS{}},
@@ -139,8 +144,8 @@ func (p *topFakePlace) do(ctx context.Context, args ...string) (code int, stdout
 func TestTopOnce(t *testing.T) {
 	p := newTopFakePlace()
 	code, out, errs := p.do(t.Context(), "-once", "-i", "0.1", "-cqe", "-d", "rxe0")
-	if code != 0 || errs != "" || p.closed != 1 || p.asked != (trace.Options{EveryCQE: true}) {
-		t.Errorf("status %d, %q, closed %d, asked %+v", code, errs, p.closed, p.asked)
+	if code != 0 || errs != "" || p.closed != 1 || p.netlink.dials != 0 || p.asked != (trace.Options{EveryCQE: true}) {
+		t.Errorf("status %d, %q, closed %d, %d sockets left, asked %+v", code, errs, p.closed, p.netlink.dials, p.asked)
 	}
 	for _, want := range []string{
 		"rates over ", "1 device, 0 contexts, 0 PDs, 1 CQ,", "live: netlink, pull, ring\n", "not live: events: -events asks for it", "not live: every-cqe: rdma_rxe has no BTF\n",
@@ -420,6 +425,25 @@ func TestTopListen(t *testing.T) {
 		if hint := topListenHint(&net.OpError{Op: "listen", Err: err}); !strings.Contains(hint, want) {
 			t.Errorf("%v: %q", err, hint)
 		}
+	}
+}
+
+// Between looks there is no socket, which would hold the kernel's module: a driver
+// could not be restarted under an exporter.
+func TestTopHoldsNothing(t *testing.T) {
+	p, s := newTopFakePlace(), newTopFakeScreen()
+	p.screen = func(io.Writer) (topScreen, error) { return s, nil }
+	held := make(chan int, 1)
+	s.shown = func() { held <- p.netlink.dials }
+	code := make(chan int, 1)
+	go func() { c, _, _ := p.do(t.Context(), "-i", "0.1", "-n", "1", "-trace=off"); code <- c }()
+	for range 2 {
+		if n := waitFor(t, held); n != 0 {
+			t.Errorf("%d sockets after a look", n)
+		}
+	}
+	if c := waitFor(t, code); c != 0 {
+		t.Errorf("status %d", c)
 	}
 }
 

@@ -275,8 +275,10 @@ func (c *Collector) leaveGone(r *raw) {
 	})
 }
 
-// Redialer is a Netlink that opens its socket when it needs one, and a new one
-// after a list of devices could not be had.
+// Redialer is a Netlink that opens its socket when it needs one: at the first list of
+// devices, and at one after Close, or after one that could not be had. A socket of
+// RDMA netlink holds the kernel's module ib_core, so whoever looks seldom closes it
+// in between: drivers could not be restarted.
 type Redialer struct {
 	Dial func() (Conn, error)
 	Netlink
@@ -305,7 +307,7 @@ func (r *Redialer) Links() ([]nldev.Link, error) {
 	return links, err
 }
 
-// Close closes the socket.
+// Close closes the socket, if there is one.
 func (r *Redialer) Close() error {
 	if r.conn == nil {
 		return nil

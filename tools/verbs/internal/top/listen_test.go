@@ -188,7 +188,7 @@ func TestSlowClientsEnd(t *testing.T) {
 	// A client that does not fetch its answer is let go of when its time is
 	// over, and when the server ends.
 	for _, limit := range []time.Duration{50 * time.Millisecond, time.Hour} {
-		s := Server{WriteTimeout: limit, linger: time.Hour}
+		s := Server{WriteTimeout: limit, linger: limit}
 		s.Set(make([]byte, 64<<20))
 		addr, stop := served(t, &s)
 		lazy := dial(t, addr)
