@@ -69,16 +69,19 @@ func (t *Tracer) addCounters(all map[CQID]CQ) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return fmt.Errorf("read the counters: %w", err)
 	}
+	loaded := loadedModules(moduleFolder)
+	live := func(name string) bool { return loaded.since(t.attached, *t.level(name)).Live }
+	errorsLive, eventsLive, postsLive := live(LevelErrors), live(LevelEvents), live(LevelEveryCQE)
 	for id, q := range all {
-		if t.live(LevelErrors) {
+		if errorsLive {
 			n := broken[id]
 			q.Errors = &n
 		}
-		if t.live(LevelEvents) {
+		if eventsLive {
 			c := woken[id]
 			q.Events = c.events()
 		}
-		if t.live(LevelEveryCQE) && q.Driver == driverRXE {
+		if postsLive && q.Driver == driverRXE {
 			c := posted[id]
 			q.Posts = c.posts()
 		}

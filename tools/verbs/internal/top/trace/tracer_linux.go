@@ -24,7 +24,8 @@ type Tracer struct {
 	links    []link.Link
 	levels   [len(levelNames)]Level
 	offsets  cqOffsets
-	process  uint32 // this process, as programs see it
+	process  uint32  // this process, as programs see it
+	attached modules // loaded when the probes were attached
 
 	round    uint64
 	previous map[CQID]CQ // of the last snapshot
@@ -54,9 +55,9 @@ func openWith(o Options, p privileges, cache *btf.Cache) (*Tracer, error) {
 	if err := p.lacking(); err != nil {
 		return nil, err
 	}
-	t := &Tracer{maps: maps{}}
+	t := &Tracer{maps: maps{}, attached: loadedModules(moduleFolder)}
 	for i, name := range levelNames {
-		t.levels[i] = Level{name, false, "not asked for"}
+		t.levels[i] = Level{name, false, notAsked}
 	}
 	if err := t.open(o, p, cache); err != nil {
 		return nil, errors.Join(err, t.Close())
@@ -117,6 +118,9 @@ func (t *Tracer) open(o Options, p privileges, cache *btf.Cache) error {
 	return nil
 }
 
+// notAsked is why a level that the options did not ask for is not live.
+const notAsked = "not asked for"
+
 // levelNames are the levels in the order in which they are told.
 var levelNames = [...]string{LevelPull, LevelRing, LevelErrors, LevelEvents, LevelSyscalls, LevelEveryCQE}
 
@@ -138,7 +142,9 @@ func (t *Tracer) Levels() []Level {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.levels
+	loaded := loadedModules(moduleFolder)
 	for i := range all {
+		all[i] = loaded.since(t.attached, all[i])
 		if l := &all[i]; l.Live && t.inert != "" {
 			l.Live, l.Why = false, t.inert
 		} else if l.Live && l.Name == LevelEvents && t.silent.sure() {
