@@ -59,13 +59,13 @@ var counterRules = []counterRule{
 		what: "messages came while no receive was posted, and had to wait or were lost",
 		mend: rnrMend,
 	}, {
-		names: []string{"rx_icrc_encapsulated"}, least: 1, severity: Warning,
+		names: []string{"rx_icrc_encapsulated"}, least: 10, severity: Warning,
 		what: "packets came with a wrong checksum: something on the way changes or damages them",
 		mend: "look for a switch or tunnel that rewrites RoCE packets, and for a bad cable: ethtool -S of the network device",
 	}, {
-		names: []string{"symbol_error", "symbol_error_counter"}, least: 10, severity: Warning,
-		what: "symbols were received with errors: the cable or the transceiver is bad",
-		mend: "clean or change the cable: mlxlink -d DEVICE -c shows its state",
+		names: []string{"symbol_error", "symbol_error_counter"}, least: 100, severity: Note,
+		what: "symbols were received with errors: while the link came up, or since the cable or the transceiver is bad",
+		mend: "mlxlink -d DEVICE -c shows the cable's state; if the number grows clean or change it",
 	}, {
 		names: []string{"link_downed"}, least: 10, severity: Note,
 		what: "the link goes down again and again",

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +36,9 @@ var checkDevices = Check{
 		for _, d := range all {
 			names = append(names, d.Name)
 			n.saw("%s: driver %s, index %d, file %s", d.Name, orUnknown(d.Driver), d.Index, orUnknown(d.Uverbs))
+			if n.Device == "" && !slices.ContainsFunc(n.devices(), func(g Device) bool { return g.Name == d.Name }) {
+				n.saw("%s: not looked at, as this container was not given its file %s, but that of another device", d.Name, d.Path())
+			}
 		}
 		switch {
 		case len(all) == 0 && err == nil:

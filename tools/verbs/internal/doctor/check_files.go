@@ -33,8 +33,19 @@ var checkFiles = Check{
 	},
 }
 
-// checkFile looks at the file of one device. The library opens it by the kernel's name, or
-// by the number below /dev/char when udev has renamed it.
+// file is the path of a device's file. The library opens it by the kernel's name, or by the
+// number below /dev/char when udev has renamed it.
+func (n *Node) file(d *Device) string {
+	path := d.Path()
+	if d.Rdev != 0 {
+		if char := "/dev/char/" + devText(d.Rdev); n.missing(path) && !n.missing(char) {
+			return char
+		}
+	}
+	return path
+}
+
+// checkFile looks at the file of one device.
 func (n *Node) checkFile(d *Device) (f Finding, found bool, _ error) {
 	if d.Uverbs == "" {
 		f = Finding{Severity: Fault, What: "it has no verbs file, so that no program can use it", Mend: "modprobe ib_uverbs"}
@@ -44,12 +55,7 @@ func (n *Node) checkFile(d *Device) (f Finding, found bool, _ error) {
 		}
 		return f, true, nil
 	}
-	path := d.Path()
-	if d.Rdev != 0 {
-		if char := "/dev/char/" + devText(d.Rdev); n.missing(path) && !n.missing(char) {
-			path = char
-		}
-	}
+	path := n.file(d)
 	s, err := n.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return n.missingFile(d), true, nil
@@ -134,7 +140,10 @@ func (n *Node) wrongFile(d *Device, path string, s Stat) Finding {
 		Severity: Fault,
 		What:     "its file is none of a device",
 		Seen:     fmt.Sprintf("stat(%s): %v", path, s.Mode),
-		Mend:     "rm -r " + path + "\n" + n.makeFile(d),
+		Mend:     "rm " + path + "\n" + n.makeFile(d),
+	}
+	if s.Mode.IsDir() { // which container engines make of what they are to mount and do not find
+		f.Mend = "rmdir " + path + "\n" + n.makeFile(d)
 	}
 	if s.Mode&fs.ModeCharDevice != 0 {
 		f.What = "its file is that of another device"
@@ -232,7 +241,7 @@ func (n *Node) forProcess(d *Device, path string, s Stat) (f Finding, found bool
 func (s *Stat) allows(c *credentials) bool {
 	perm := s.Mode.Perm()
 	switch {
-	case c.caps>>capDACOverride&1 != 0:
+	case c.may(capDACOverride): // the files are the machine's: in a user namespace it does not count
 		return true
 	case uint64(s.UID) == c.uid:
 		return perm&0o600 == 0o600

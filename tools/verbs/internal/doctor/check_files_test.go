@@ -70,7 +70,7 @@ func TestFileFindings(t *testing.T) {
 		{"a folder instead", healthyRoCE, func(m *machine) {
 			m.dev["/dev/infiniband/uverbs0"] = Stat{Mode: fs.ModeDir | 0o755}
 			delete(m.answers, "mlx5_0")
-		}, nil, fileFinding("its file is none of a device", "stat(/dev/infiniband/uverbs0): drwxr-xr-x", "rm -r /dev/infiniband/uverbs0\n"+mknod)},
+		}, nil, fileFinding("its file is none of a device", "stat(/dev/infiniband/uverbs0): drwxr-xr-x", "rmdir /dev/infiniband/uverbs0\n"+mknod)},
 		{"for root only", healthyRoCE, func(m *machine) { m.mode(0o600, 0, 0) }, nil,
 			fileFinding("this user may not open its file", "open(/dev/infiniband/uverbs0, O_RDWR): permission denied; mode 0600, owner 0:0; this process is user 1000, group 1000",
 				"chmod 0666 /dev/infiniband/uverbs0 (udev's rules of rdma-core give that mode for good)")},

@@ -212,7 +212,7 @@ func (n *Node) withoutGID(t *portGIDs) []Finding {
 			Severity: Fault, Object: t.device.Object(&t.port),
 			What: fmt.Sprintf("the address %v of %s has no GID: peers that use it cannot be connected", a.Addr(), i.Name),
 			Seen: fmt.Sprintf("%s: %s", t.from, gidsText(t.gids)),
-			Mend: fmt.Sprintf("ip address del %v dev %s && ip address add %v dev %s", a, i.Name, a, i.Name),
+			Mend: fmt.Sprintf("ip address del %v dev %s && ip address add %v dev %s (%s)", a, i.Name, a, i.Name, cutsOff),
 		}
 		if t.size > 0 && len(t.gids) >= t.size {
 			f.What = fmt.Sprintf("the address %v of %s has no GID, as the table of %d is full", a.Addr(), i.Name, t.size)

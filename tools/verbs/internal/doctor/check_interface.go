@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/goverbs/goverbs/abi"
 )
@@ -81,7 +80,7 @@ func (n *Node) providers(devices []Device) []Finding {
 				Severity: Warning, Object: d.Name,
 				What: fmt.Sprintf("goverbs has no data path for the driver %s: it lists and asks the device, and makes no queues on it", d.Driver),
 				Seen: "RDMA netlink, GET_CHARDEV: the driver is " + d.Driver,
-				Mend: "use a ConnectX or soft-RoCE (rdma link add rxe0 type rxe netdev " + orUnknown(strings.Join(netdevs(&d), " ")) + "), or libibverbs with this device",
+				Mend: "use a ConnectX or soft-RoCE (rdma link add rxe0 type rxe netdev " + netdevOf(&d) + "), or libibverbs with this device",
 			}
 			if others && n.Device == "" {
 				f.Severity = Note
@@ -99,13 +98,12 @@ func (n *Node) providers(devices []Device) []Finding {
 	return found
 }
 
-// netdevs are the names of the network devices of a device's ports.
-func netdevs(d *Device) []string {
-	var names []string
+// netdevOf is the network device of the first of a device's ports that has one, for a command.
+func netdevOf(d *Device) string {
 	for _, p := range d.Ports {
 		if p.Netdev != "" {
-			names = append(names, p.Netdev)
+			return p.Netdev
 		}
 	}
-	return names
+	return "NETDEV"
 }

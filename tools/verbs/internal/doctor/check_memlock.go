@@ -104,7 +104,7 @@ func (n *Node) mendLimit(need, hard uint64) string {
 		return "add to the container: securityContext: {capabilities: {add: [\"IPC_LOCK\"]}}"
 	}
 	return strings.Join([]string{
-		"echo '* - memlock " + kB + "' > /etc/security/limits.d/rdma.conf (and log in again)",
+		"echo '* - memlock " + kB + "' >> /etc/security/limits.d/rdma.conf (and log in again)",
 		"systemctl edit UNIT (for a service: [Service] LimitMEMLOCK=infinity)",
 		"setcap cap_ipc_lock=ep PROGRAM (for one program)",
 	}, "\n")

@@ -19,7 +19,7 @@ func TestMemlockFindings(t *testing.T) {
 	}
 	const lacks = ", and CapEff lacks CAP_IPC_LOCK"
 	const eight = "/proc/self/limits: Max locked memory is 8 MiB, at most 8 MiB; /proc/self/status: VmPin is 0 bytes" + lacks
-	const forGood = "echo '* - memlock 1048576' > /etc/security/limits.d/rdma.conf (and log in again)\nsystemctl edit UNIT (for a service: [Service] LimitMEMLOCK=infinity)\nsetcap cap_ipc_lock=ep PROGRAM (for one program)"
+	const forGood = "echo '* - memlock 1048576' >> /etc/security/limits.d/rdma.conf (and log in again)\nsystemctl edit UNIT (for a service: [Service] LimitMEMLOCK=infinity)\nsetcap cap_ipc_lock=ep PROGRAM (for one program)"
 	const failsWithENOMEM = "this process may register 8 MiB more, and 1 GiB are wanted: registration will fail with ENOMEM"
 	findAll(t, []findingCase{
 		{"8 MiB", healthyRoCE, func(m *machine) { m.memlock("8388608", "8388608", "0") }, nil,

@@ -71,6 +71,10 @@ func (n *Node) adaptersWithoutDevice(m *kernelModules) []Finding {
 		dir := "/" + pciDevices + "/" + f.addr
 		switch {
 		case len(f.rdma) > 0 || !f.kind.sure && len(devices) > 0:
+		case f.virtual:
+			// Made to be given away, and often left without driver or RDMA on
+			// purpose. The physical function tells what is wrong with both.
+			n.saw("%s is a virtual function, which may be meant for others", f.addr)
 		case f.driver == "":
 			found = append(found, Finding{
 				Severity: severity, Object: object(f),
@@ -88,7 +92,8 @@ func (n *Node) adaptersWithoutDevice(m *kernelModules) []Finding {
 				Severity: severity, Object: object(f),
 				What: fmt.Sprintf("%s has taken the adapter %v instead of %s", f.driver, f, f.kind.driver),
 				Seen: fmt.Sprintf("%s/driver leads to %s", dir, f.driver),
-				Mend: fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind\necho %s > /sys/bus/pci/drivers/%s/bind", f.addr, f.driver, f.addr, f.kind.driver),
+				Mend: fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind (takes it from the virtual machine or the program that has it)\necho %s > /sys/bus/pci/drivers/%s/bind",
+					f.addr, f.driver, f.addr, f.kind.driver),
 			})
 		case !m.state(f.kind.rdma).running():
 			found = append(found, Finding{
@@ -106,7 +111,7 @@ func (n *Node) adaptersWithoutDevice(m *kernelModules) []Finding {
 				Severity: severity, Object: object(f),
 				What: fmt.Sprintf("the adapter %v has no RDMA device although its module is loaded: RoCE is switched off for it", f),
 				Seen: fmt.Sprintf("%s/infiniband does not exist, and %s is %v", dir, f.kind.rdma, m.state(f.kind.rdma)),
-				Mend: fmt.Sprintf("devlink dev param set pci/%s name enable_roce value true cmode driverinit\ndevlink dev reload pci/%s", f.addr, f.addr),
+				Mend: fmt.Sprintf("devlink dev param set pci/%s name enable_roce value true cmode driverinit\ndevlink dev reload pci/%s (%s)", f.addr, f.addr, cutsOff),
 			})
 		default:
 			found = append(found, Finding{

@@ -86,7 +86,7 @@ func (n *Node) checkPortMTU(d *Device, p *Port, attr *uverbs.PortAttr) (f Findin
 	case attr.ActiveMTU < could:
 		f.Severity = Warning
 		f.What = fmt.Sprintf("packets carry %d bytes, and the network device's MTU of %d has room for %d: the port did not follow it", attr.ActiveMTU, i.MTU, could)
-		f.Mend = fmt.Sprintf("ip link set %s down && ip link set %s up", i.Name, i.Name)
+		f.Mend = again(i.Name)
 	case attr.ActiveMTU+leastHeaders > i.MTU:
 		f.Severity = Fault
 		f.What = fmt.Sprintf("packets carry %d bytes, more than the network device's MTU of %d has room for: they are lost", attr.ActiveMTU, i.MTU)

@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 )
 
 // checkNamespace looks at which devices, and network devices of theirs, belong to the
@@ -68,6 +70,10 @@ func (n *Node) checkNetdev(d *Device, p *Port, mode string) (Finding, bool) {
 		n.saw("%s: no network device", d.Object(p))
 		return Finding{}, false
 	}
+	if name, addr, ok := n.upperGID(d, p); ok {
+		n.saw("%s: the network device %s is in another network namespace, and %s, which is above it, has %v here", d.Object(p), netdev, name, addr)
+		return Finding{}, false
+	}
 	f := Finding{
 		Severity: Fault, Object: d.Object(p),
 		What: fmt.Sprintf("its network device %s is in another network namespace: nothing can be connected from here", netdev),
@@ -85,6 +91,27 @@ func (n *Node) checkNetdev(d *Device, p *Port, mode string) (Finding, bool) {
 		f.Mend = "hostNetwork: true, or a second interface on " + netdev + " (Multus with macvlan, ipvlan or SR-IOV)"
 	}
 	return f, true
+}
+
+// upperGID finds an entry of the GID table that is an address of a network device of this
+// namespace: one above the port's own, such as a macvlan or a VLAN that was given to a container.
+func (n *Node) upperGID(d *Device, p *Port) (netdev string, addr netip.Addr, ok bool) {
+	dir := d.PortDir(p)
+	if dir == "" || !n.exists(dir+"/gids") {
+		return "", addr, false // to ask the device would be to open it, which comes later
+	}
+	t, err := n.gids(d, p)
+	if err != nil {
+		return "", addr, false
+	}
+	for _, g := range t.gids {
+		i, ok := n.netdev(g.netdev)
+		// Other namespaces have network devices of the same name.
+		if ok && slices.ContainsFunc(i.Addrs, func(a netip.Prefix) bool { return a.Addr() == g.addr }) {
+			return i.Name, g.addr, true
+		}
+	}
+	return "", addr, false
 }
 
 // firstNetdev is the file of the first entry of the GID table that names a network device.

@@ -43,7 +43,7 @@ func TestPortFindings(t *testing.T) {
 			"the port is down because its network device ens1f0np0 has no carrier: there is no cable, or nobody at its other end", down+"down",
 			"ethtool ens1f0np0 (shows the link; plug the cable in, or enable the switch's port)")},
 		{"down all the same", healthyRoCE, lower(true, true, "up"), nil, port(Fault,
-			"the port is down although its network device ens1f0np0 is up", down+"up", "ip link set ens1f0np0 down && ip link set ens1f0np0 up")},
+			"the port is down although its network device ens1f0np0 is up", down+"up", "ip link set ens1f0np0 down && ip link set ens1f0np0 up (ends connections over it and takes routes away: not from afar over the same network device)")},
 		{"no network device at all", healthyRoCE, func(m *machine) {
 			m.portState(nldev.PortDown, nldev.PhysDisabled)
 			m.ports[0][0].Netdev = ""
@@ -193,8 +193,8 @@ func TestAddressesWithoutGID(t *testing.T) {
 		return Finding{Check: "gids", Object: "mlx5_0/1", Severity: Fault, What: what, Seen: seen, Mend: mend}
 	}
 	finds(t, m.node(),
-		finding("the address 2001:db8::7 of ens1f0np0 has no GID: peers that use it cannot be connected", "ip address del 2001:db8::7/64 dev ens1f0np0 && ip address add 2001:db8::7/64 dev ens1f0np0"),
-		finding("the address 198.51.100.9 of ens1f0np0 has no GID: peers that use it cannot be connected", "ip address del 198.51.100.9/20 dev ens1f0np0 && ip address add 198.51.100.9/20 dev ens1f0np0"))
+		finding("the address 2001:db8::7 of ens1f0np0 has no GID: peers that use it cannot be connected", "ip address del 2001:db8::7/64 dev ens1f0np0 && ip address add 2001:db8::7/64 dev ens1f0np0 (ends connections over it and takes routes away: not from afar over the same network device)"),
+		finding("the address 198.51.100.9 of ens1f0np0 has no GID: peers that use it cannot be connected", "ip address del 198.51.100.9/20 dev ens1f0np0 && ip address add 198.51.100.9/20 dev ens1f0np0 (ends connections over it and takes routes away: not from afar over the same network device)"))
 	m.remove(classDevices + "/mlx5_0/ports/1/gids/4")
 	m.interfaces[1].Addrs = m.interfaces[1].Addrs[:3]
 	finds(t, m.node(), finding("the address 2001:db8::7 of ens1f0np0 has no GID, as the table of 4 is full", "ip address show dev ens1f0np0 (take away addresses that are not needed)"))
@@ -221,7 +221,7 @@ func TestMTUFindings(t *testing.T) {
 			"packets carry 512 bytes only, as the network device's MTU is 1000", "QUERY_PORT: active MTU 512, largest 4096; ens1f0np0 has an MTU of 1000", raise)},
 		{"the port did not follow", healthyRoCE, mtu(9000, 1024), nil, on("mtu", "mlx5_0/1", Warning,
 			"packets carry 1024 bytes, and the network device's MTU of 9000 has room for 4096: the port did not follow it",
-			"QUERY_PORT: active MTU 1024, largest 4096; ens1f0np0 has an MTU of 9000", "ip link set ens1f0np0 down && ip link set ens1f0np0 up")},
+			"QUERY_PORT: active MTU 1024, largest 4096; ens1f0np0 has an MTU of 9000", "ip link set ens1f0np0 down && ip link set ens1f0np0 up (ends connections over it and takes routes away: not from afar over the same network device)")},
 		{"the port is ahead", healthyRoCE, mtu(1500, 4096), nil, on("mtu", "mlx5_0/1", Fault,
 			"packets carry 4096 bytes, more than the network device's MTU of 1500 has room for: they are lost",
 			"QUERY_PORT: active MTU 4096, largest 4096; ens1f0np0 has an MTU of 1500", raise)},

@@ -27,10 +27,16 @@ var checkNUMA = Check{
 		}
 		cpus, errCPUs := n.allowed("Cpus_allowed_list")
 		mems, errMems := n.allowed("Mems_allowed_list")
+		// Machines have devices on every node, and a program is put next to one.
+		anyNear := errCPUs == nil && n.Device == "" && slices.ContainsFunc(located, func(l location) bool { return len(common(l.cpus, cpus)) > 0 })
 		var found []Finding
 		for _, l := range located {
 			n.saw("%s: on node %d, whose processors are %s; the process may use processors %s and the memory of nodes %s",
 				l.device, l.node, formatList(l.cpus), formatList(cpus), formatList(mems))
+			if anyNear && len(common(l.cpus, cpus)) == 0 {
+				n.saw("%s: not counted, as another device is near", l.device)
+				continue
+			}
 			if errCPUs == nil && len(l.cpus) > 0 {
 				found = append(found, l.checkCPUs(n, cpus)...)
 			}

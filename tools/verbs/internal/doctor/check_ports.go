@@ -117,6 +117,14 @@ func (n *Node) withoutManager(d *Device, p *Port) (Finding, bool) {
 	}, true
 }
 
+// cutsOff is said of commands that interrupt a network device that works.
+const cutsOff = "ends connections over it and takes routes away: not from afar over the same network device"
+
+// again is the command that sets a network device up anew.
+func again(netdev string) string {
+	return fmt.Sprintf("ip link set %s down && ip link set %s up (%s)", netdev, netdev, cutsOff)
+}
+
 // checkEthernet looks for the reason in the network device.
 func (n *Node) checkEthernet(d *Device, p *Port, f Finding) (Finding, bool) {
 	if p.Netdev == "" {
@@ -141,7 +149,7 @@ func (n *Node) checkEthernet(d *Device, p *Port, f Finding) (Finding, bool) {
 		f.Mend = fmt.Sprintf("ethtool %s (shows the link; plug the cable in, or enable the switch's port)", p.Netdev)
 	default:
 		f.What = fmt.Sprintf("the port is down although its network device %s is up", p.Netdev)
-		f.Mend = fmt.Sprintf("ip link set %s down && ip link set %s up", p.Netdev, p.Netdev)
+		f.Mend = again(p.Netdev)
 	}
 	return f, true
 }

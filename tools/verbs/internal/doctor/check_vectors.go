@@ -45,7 +45,7 @@ var checkVectors = Check{
 				n.saw("%s: vector %d is interrupt %d, which goes to processor %s", d.Name, w.Index, w.IRQ, formatList(target(&w)))
 			}
 			found = append(found, crowded(v, online)...)
-			found = append(found, far(v)...)
+			found = append(found, far(v, online)...)
 		}
 		return found, errors.Join(errs...)
 	},
@@ -131,8 +131,10 @@ func crowded(v *poll.Vectors, online []int) []Finding {
 	return []Finding{f}
 }
 
-// far finds vectors that interrupt processors of other nodes than the device's.
-func far(v *poll.Vectors) []Finding {
+// far finds vectors that interrupt processors of other nodes than the device's, where there are
+// fewer on its own than there could be. Drivers make a vector for each processor of the machine,
+// and send those that are left when the node's own have one each to the others.
+func far(v *poll.Vectors, online []int) []Finding {
 	if len(v.Near) == 0 {
 		return nil
 	}
@@ -144,16 +146,21 @@ func far(v *poll.Vectors) []Finding {
 			to = append(to, t[0])
 		}
 	}
-	if len(away) == 0 {
+	near, could := len(v.Vectors)-len(away), min(len(v.Vectors), len(common(v.Near, online)))
+	if len(away) == 0 || near >= could {
 		return nil
 	}
+	severity := Note
+	if near <= could/2 {
+		severity = Warning
+	}
 	return []Finding{{
-		Severity: Warning,
+		Severity: severity,
 		Object:   v.Device,
-		What: fmt.Sprintf("%d of %d completion vectors interrupt processors of another NUMA node than the device's: every event goes from one node to another",
+		What: fmt.Sprintf("%d of %d completion vectors interrupt processors of another NUMA node than the device's: each of their events goes from one node to another",
 			len(away), len(v.Vectors)),
 		Seen: fmt.Sprintf("the device is on node %d, whose processors are %s; effective_affinity_list in /proc/irq of interrupt %d is %d",
 			v.Node, formatList(v.Near), away[0].IRQ, to[0]),
-		Mend: spreadOut(away, v.Near) + leaveThem,
+		Mend: spreadOut(away[:min(len(away), could-near)], v.Near) + leaveThem,
 	}}
 }

@@ -113,14 +113,27 @@ func (m *kernelModules) load(name string) string {
 func packages(n *Node, module string) string {
 	id := osRelease(n)
 	switch {
+	case strings.Contains(strings.ToLower(n.Release), "microsoft"):
+		return "build WSL2's kernel with it, and name it in .wslconfig ([wsl2] kernel=PATH): no distribution has modules for this one"
 	case id == "debian":
-		return "apt install linux-image-amd64 (the cloud flavour leaves " + module + " out), and reboot"
+		return "apt install linux-image-" + debianArch(n.Machine) + " (the cloud flavour leaves " + module + " out), and reboot"
 	case id == "ubuntu":
 		return "apt install linux-modules-extra-" + n.Release
 	case id == "fedora" || id == "rhel" || id == "centos" || id == "rocky" || id == "almalinux":
 		return "dnf install kernel-modules-extra-" + n.Release
 	}
 	return "a kernel that is built with " + module
+}
+
+// debianArch is what Debian calls a machine.
+func debianArch(machine string) string {
+	switch machine {
+	case "x86_64":
+		return "amd64"
+	case "aarch64":
+		return "arm64"
+	}
+	return machine
 }
 
 // osRelease is the short name of the distribution, such as "debian".

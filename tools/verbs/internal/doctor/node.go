@@ -104,6 +104,7 @@ type Answers struct {
 // known is what several checks need and one finds out.
 type known struct {
 	devices    func() ([]Device, error)
+	given      func() []Device
 	interfaces func() ([]Interface, error)
 	system     func() (nldev.System, error)
 
@@ -128,6 +129,7 @@ func (n *Node) begin() *Node {
 	view := *n
 	view.known = &known{answers: make(map[string]func() (*Answers, error))}
 	view.known.devices = sync.OnceValues(view.inventory)
+	view.known.given = sync.OnceValue(view.given)
 	view.known.system = sync.OnceValues(func() (nldev.System, error) {
 		c, err := view.dial()
 		if err != nil {
@@ -168,14 +170,29 @@ func (n *Node) dial() (Netlink, error) {
 	return n.Netlink()
 }
 
-// devices lists the devices that are to be looked at. What they are was found out once, and
-// is not to be changed. That they cannot be listed is told by the check of devices.
+// devices lists the devices that are to be looked at: the one that was asked for, else all
+// that this process was given. What they are was found out once, and is not to be changed.
+// That they cannot be listed is told by the check of devices.
 func (n *Node) devices() []Device {
 	all, _ := n.known.devices()
 	if n.Device == "" {
-		return all
+		return n.known.given()
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(d Device) bool { return d.Name != n.Device })
+}
+
+// given leaves out the devices that others have: /sys shows a container all of the machine's,
+// also where it was given one by its file in /dev.
+func (n *Node) given() []Device {
+	all, _ := n.known.devices()
+	if len(all) < 2 || n.Stat == nil || n.container().kind == "" {
+		return all
+	}
+	given := slices.DeleteFunc(slices.Clone(all), func(d Device) bool { return d.Uverbs != "" && n.missing(n.file(&d)) })
+	if len(given) == 0 {
+		return all // then it was meant to have one
+	}
+	return given
 }
 
 // interfaces lists the network devices of this network namespace.

@@ -11,6 +11,9 @@ type pciFunction struct {
 	kind   adapter
 	driver string   // that is bound to it, "" if none
 	rdma   []string // the RDMA devices that it has
+	// virtual tells whether it is a virtual function on the machine that has the
+	// physical one.
+	virtual bool
 }
 
 // String is the address, with what it is.
@@ -79,6 +82,8 @@ func (n *Node) pciFunctions() []pciFunction {
 				f.driver = path.Base(target)
 			}
 			f.rdma, _ = n.names(dir + "/infiniband")
+			_, errPhysical := n.link(dir + "/physfn")
+			f.virtual = errPhysical == nil
 			all = append(all, f)
 			break
 		}
