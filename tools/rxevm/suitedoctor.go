@@ -46,7 +46,7 @@ func (s *suite) withPlanted(ctx context.Context, where, tests string, use func(g
 		_, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOARCH=amd64"}, "test", "-c", "-o", bin, plantedPackage)
 		return "", err
 	}) {
-		args := []string{"-test.paniconexit0", "-test.timeout=15m", "-test.run=" + tests}
+		args := []string{"-test.paniconexit0", "-test.timeout=30m", "-test.run=" + tests}
 		use(guestTest{pkg: plantedPackage, run: newTestRun(bin, filepath.Join(s.root, plantedPackage), args)})
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/doctor"
 )
 
-const doctorUsage = `usage: verbs doctor [-d DEVICE] [-memlock SIZE] [-pollers N] [-pid PID] [-skip CHECKS] [-json] [-v]
+const doctorUsage = `usage: verbs doctor [-d DEVICE] [-memlock SIZE] [-pollers N] [-pid PID] [-skip CHECKS] [-timeout TIME] [-json] [-v]
 Looks at this machine and process from top to bottom and says what keeps RDMA from
 working, or from working well: what is wrong, how that was seen, and the command
 that mends it. It changes nothing and needs no privilege; what it may not look at
@@ -35,6 +36,7 @@ type doctorOptions struct {
 	memlock       byteSize
 	pollers, pid  int
 	skip          skippedChecks
+	timeout       time.Duration
 	json, verbose bool
 }
 
@@ -56,7 +58,7 @@ func examine(ctx context.Context, n *doctor.Node, args []string, stdout, stderr 
 		fmt.Fprintf(stderr, "verbs doctor: %v\nverbs doctor -h lists the flags.\n", err)
 		return 2
 	}
-	report := doctor.Examine(ctx, n, o.skip.left(), nil)
+	report := doctor.Examine(ctx, n, o.skip.left(), &doctor.Options{Patience: o.timeout})
 	if o.json {
 		err = report.WriteJSON(stdout)
 	} else {
@@ -80,6 +82,7 @@ func parseDoctor(args []string, stdout io.Writer) (o doctorOptions, err error) {
 	f.IntVar(&o.pollers, "pollers", 0, "the program is to poll busily in this many goroutines: a `number`")
 	f.IntVar(&o.pid, "pid", 0, "look at the limits of the process with this `number`; by default at those of this one")
 	f.Var(&o.skip, "skip", "leave out the checks with these `names`, separated by commas; -v lists all")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "wait no longer than this `time` for the kernel's answers: one that hangs is reported")
 	f.BoolVar(&o.json, "json", false, "write JSON, with keys that stay")
 	f.BoolVar(&o.verbose, "v", false, "list every check, what it saw, and what follows from other findings")
 	switch err = f.Parse(args); {
@@ -91,6 +94,8 @@ func parseDoctor(args []string, stdout io.Writer) (o doctorOptions, err error) {
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case err == nil && (o.pollers < 0 || o.pollers > 1<<16):
 		err = fmt.Errorf("-pollers %d: the number of polling goroutines is 0 to %d", o.pollers, 1<<16)
+	case err == nil && o.timeout <= 0:
+		err = fmt.Errorf("-timeout %v: it takes some time to look; leave it out for 30 seconds", o.timeout)
 	case err == nil && (o.pid < 0 || o.pid > 1<<22):
 		err = fmt.Errorf("-pid %d: a process has a number of 1 to %d", o.pid, 1<<22)
 	}

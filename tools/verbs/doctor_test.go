@@ -33,6 +33,8 @@ func TestDoctorUsage(t *testing.T) {
 		{"-pollers -1", "the number of polling goroutines is 0 to 65536"},
 		{"-pid -7", "a process has a number of 1 to 4194304"},
 		{"-pid x", `invalid value "x"`},
+		{"-timeout 0s", "-timeout 0s: it takes some time to look"},
+		{"-timeout soon", `invalid value "soon"`},
 		{"-skip fork,sleep", `"sleep" is no check: there are system, modules, `},
 		{"-skip fork,", `"" is no check`},
 		{"-d ../..", `"../.." cannot be the name of a device`},
