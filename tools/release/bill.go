@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -107,5 +108,5 @@ func settings(info *debug.BuildInfo) []property {
 
 // purl is a package URL of a Go module.
 func purl(path, version string) string {
-	return "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
+	return "pkg:golang/" + path + "@" + url.QueryEscape(version)
 }

@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 )
 
 // An artifact is one binary.
@@ -34,6 +36,29 @@ type builder struct {
 	id    identity
 	temp  string // for all that is needed in between
 	cache string // the build cache, or "" for the user's
+	// settings is what is the user's of go's environment.
+	settings []string
+}
+
+// userSettings are those of go's settings by which modules are found and builds kept. The user may
+// have set them with go env -w, in a file of which nothing else may count.
+func userSettings(ctx context.Context, root string) ([]string, error) {
+	names := []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH", "GOMODCACHE", "GOCACHE", "GOTOOLCHAIN"}
+	cmd := exec.CommandContext(ctx, "go", append([]string{"env", "-json"}, names...)...)
+	cmd.Dir = root
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal(text, &values); err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	all := []string{"GOENV=off"}
+	for _, name := range names {
+		all = append(all, name+"="+values[name])
+	}
+	return all, nil
 }
 
 // build builds the binary for an architecture.
@@ -50,6 +75,10 @@ func (b builder) build(ctx context.Context, arch string) (artifact, error) {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+flags, "-o", file, "./tools/verbs")
 	cmd.Dir, cmd.Env = b.root, append(os.Environ(), environment(arch)...)
 	cmd.Env = append(cmd.Env, "GOTMPDIR="+dir)
+	cmd.Env = append(cmd.Env, b.settings...)
+	// Go ends its compilers when it is interrupted, and leaves them when it is killed.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 30 * time.Second
 	if b.cache != "" {
 		cmd.Env = append(cmd.Env, "GOCACHE="+b.cache)
 	}

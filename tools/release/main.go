@@ -18,6 +18,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -89,11 +90,11 @@ func parse(args []string, stdout io.Writer) (o options, err error) {
 	case o.dir == "":
 		return o, errors.New("-o is missing: the folder that gets the files")
 	}
-	o.archs = strings.Split(*archs, ",")
-	for _, a := range o.archs {
-		if !slices.Contains(architectures, a) {
-			return o, fmt.Errorf("-arch %q: there are %s", a, strings.Join(architectures, ", "))
+	for a := range strings.SplitSeq(*archs, ",") {
+		if !slices.Contains(architectures, a) || slices.Contains(o.archs, a) {
+			return o, fmt.Errorf("-arch %q: there are %s, each once", *archs, strings.Join(architectures, ", "))
 		}
+		o.archs = append(o.archs, a)
 	}
 	return o, nil
 }
@@ -104,16 +105,27 @@ func release(ctx context.Context, o options, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return err
+	}
+	// Told now, not after minutes.
+	if err := writable(o.dir); err != nil {
+		return err
+	}
 	scratch, err := os.MkdirTemp("", "release-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, removeAll(scratch)) }()
-	id, note := identify(ctx, root)
+	id, note := identify(ctx, root, o.dir)
 	if note != "" {
-		fmt.Fprintf(stdout, "The binaries do not say of which commit they are: %s\n", note)
+		fmt.Fprintln(stdout, note)
 	}
-	b := builder{root: root, id: id, temp: scratch}
+	settings, err := userSettings(ctx, root)
+	if err != nil {
+		return err
+	}
+	b := builder{root: root, id: id, temp: scratch, settings: settings}
 	var made []artifact
 	for _, arch := range o.archs {
 		a, err := b.build(ctx, arch)
@@ -126,6 +138,9 @@ func release(ctx context.Context, o options, stdout io.Writer) (err error) {
 		if err := verify(ctx, b, made); err != nil {
 			return err
 		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if err := deliver(o.dir, made); err != nil {
 		return err
@@ -140,9 +155,28 @@ func release(ctx context.Context, o options, stdout io.Writer) (err error) {
 	return nil
 }
 
-// deliver writes the files of a release.
+// writable says why nothing can be written into a folder, which it makes.
+func writable(dir string) error {
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var probe *os.File
+		if probe, err = os.CreateTemp(dir, ".release-*"); err == nil {
+			err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("-o %s: nothing can be written there: %w", dir, err)
+	}
+	return nil
+}
+
+// deliver writes the files of a release. Until they are all there, no sums are.
 func deliver(dir string, made []artifact) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	list := filepath.Join(dir, "SHA256SUMS")
+	if err := os.Remove(list); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	var sums strings.Builder
@@ -159,7 +193,7 @@ func deliver(dir string, made []artifact) error {
 			return err
 		}
 	}
-	return replaceFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
+	return replaceFile(list, []byte(sums.String()), 0o644)
 }
 
 // replaceFile writes a file whole or not at all. A binary that runs can be replaced so, too.

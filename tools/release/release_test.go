@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"-h"}, 0, "usage: release"},
 		{nil, 2, "-o is missing"},
 		{[]string{"-o", "x", "-arch", "mips"}, 2, "there are amd64, arm64"},
+		{[]string{"-o", "x", "-arch", "arm64,arm64"}, 2, "each once"},
+		{[]string{"-o", "release_test.go"}, 1, "nothing can be written there"},
 		{[]string{"-o", "x", "more"}, 2, `unexpected argument "more"`},
 		{[]string{"-nonsense"}, 2, "-nonsense"},
 	} {
@@ -87,7 +90,8 @@ func TestIdentity(t *testing.T) {
 		t.Skip("declared skip: no git here")
 	}
 	dir := t.TempDir()
-	if id, note := identify(t.Context(), dir); id != (identity{Version: "(devel)"}) || note == "" {
+	made := filepath.Join(dir, "made*")
+	if id, note := identify(t.Context(), dir, made); id != (identity{Version: "(devel)"}) || note == "" {
 		t.Errorf("without a repository: %+v, %q", id, note)
 	}
 	git(t, dir, "init", "-q")
@@ -102,22 +106,47 @@ func TestIdentity(t *testing.T) {
 	git(t, dir, "add", ".")
 	git(t, dir, "commit", "-q", "-m", "one")
 	pseudo := regexp.MustCompile(`^v0\.0\.0-\d{14}-[0-9a-f]{12}$`)
-	id, note := identify(t.Context(), dir)
+	id, note := identify(t.Context(), dir, made)
 	if !pseudo.MatchString(id.Version) || len(id.Commit) != 40 || note != "" {
 		t.Errorf("%+v, %q", id, note)
 	}
 	git(t, dir, "tag", "v1.2.3")
-	if id, _ := identify(t.Context(), dir); id.Version != "v1.2.3" {
-		t.Errorf("%+v", id)
+	// What was made is no change.
+	if err := errors.Join(os.Mkdir(made, 0o755), os.WriteFile(filepath.Join(made, "verbs"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if id, note := identify(t.Context(), dir, made); id.Version != "v1.2.3" || note != "" {
+		t.Errorf("%+v, %q", id, note)
 	}
 	if err := os.WriteFile(file, []byte("2"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if id, _ := identify(t.Context(), dir); id.Version != "v1.2.3+dirty" {
-		t.Errorf("%+v", id)
+	if id, note := identify(t.Context(), dir, made); id.Version != "v1.2.3+dirty" || !strings.Contains(note, "sub/file") {
+		t.Errorf("%+v, %q", id, note)
 	}
-	if id, note := identify(t.Context(), sub); id != (identity{Version: "(devel)"}) || note == "" {
+	if id, note := identify(t.Context(), sub, made); id != (identity{Version: "(devel)"}) || note == "" {
 		t.Errorf("in somebody's repository: %+v, %q", id, note)
+	}
+}
+
+// Of go's settings, those change nothing of the binaries that the user wrote into a file.
+func TestUserSettings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte("GOPRIVATE=example.org\nGOAMD64=v3\nGOEXPERIMENT=arenas\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOENV", file)
+	t.Setenv("GOPRIVATE", "")
+	t.Setenv("GOEXPERIMENT", "")
+	settings, err := userSettings(t.Context(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "env", "GOPRIVATE", "GOAMD64", "GOEXPERIMENT")
+	cmd.Env = append(append(os.Environ(), environment("amd64")...), settings...)
+	out, err := cmd.Output()
+	if err != nil || string(out) != "example.org\nv1\n\n" {
+		t.Errorf("%q, %v", out, err)
 	}
 }
 
