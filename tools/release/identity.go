@@ -30,7 +30,10 @@ func identify(ctx context.Context, root, made string) (id identity, note string)
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
 		if err != nil {
-			err = fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(errs.String()))
+			err = fmt.Errorf("git %s: %w", args[0], err)
+			if said := strings.TrimSpace(errs.String()); said != "" {
+				err = fmt.Errorf("%w: %s", err, said)
+			}
 		}
 		return strings.TrimSpace(string(out)), err
 	}

@@ -106,6 +106,38 @@ func TestNightPage(t *testing.T) {
 	}
 }
 
+// The page of the tools has a section for each command, and shows commands and flags that exist.
+func TestToolsPage(t *testing.T) {
+	text, err := os.ReadFile("TOOLS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var headings strings.Builder
+	calls := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "## ") {
+			headings.WriteString(strings.ReplaceAll(line, ",", " ,"))
+		}
+		if rest, ok := strings.CutPrefix(strings.Replace(line, "    $ ", "    ", 1), "    verbs "); ok && !strings.HasPrefix(rest, "v0") {
+			calls++
+			args, _, _ := strings.Cut(rest, "; on ") // a comment
+			checkCall(t, strings.Fields(args))
+		}
+	}
+	for _, m := range regexp.MustCompile("`verbs ([a-z][^`]*)`").FindAllStringSubmatch(string(text), -1) {
+		calls++
+		checkCall(t, strings.Fields(m[1]))
+	}
+	for _, c := range commands {
+		if !slices.Contains(strings.Fields(headings.String()), c.name) {
+			t.Errorf("TOOLS.md has no section about verbs %s", c.name)
+		}
+	}
+	if calls < 20 {
+		t.Errorf("only %d commands on the page", calls)
+	}
+}
+
 // checkCall checks that a command of verbs exists, with the flags that it is given.
 func checkCall(t *testing.T, args []string) {
 	t.Helper()
