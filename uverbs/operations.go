@@ -50,7 +50,7 @@ func (qp *QP) whyNot(op Opcode) error {
 	}
 	switch op {
 	case cq.OpAtomicWrite, cq.OpFlush:
-		return fmt.Errorf("%v: %w by %s: soft-RoCE has it from Linux 6.2 on", op, ErrNotSupported, qp.dev.info.Name)
+		return fmt.Errorf("%v: %w by %s%s", op, ErrNotSupported, qp.dev.info.Name, qp.dev.sinceLinux62())
 	}
 	return fmt.Errorf("%v: %w by %s", op, ErrNotSupported, qp.dev.info.Name)
 }
@@ -63,8 +63,17 @@ func (d *Device) checkAccess(op string, access Access) error {
 		cap   DeviceCaps
 	}{{FlushGlobal, CapFlushGlobal}, {FlushPersistent, CapFlushPersistent}} {
 		if access&f.right != 0 && d.attr.Caps&f.cap == 0 {
-			return fmt.Errorf("goverbs: %s: %s with %v: %w by the device: soft-RoCE has it from Linux 6.2 on", d.info.Name, op, f.right, ErrNotSupported)
+			return fmt.Errorf("goverbs: %s: %s with %v: %w by the device%s", d.info.Name, op, f.right, ErrNotSupported, d.sinceLinux62())
 		}
 	}
 	return nil
+}
+
+// sinceLinux62 ends what is said of atomic writes and flushes: a newer kernel
+// helps soft-RoCE, and no other device.
+func (d *Device) sinceLinux62() string {
+	if d.info.Driver == DriverRXE {
+		return ": soft-RoCE has it from Linux 6.2 on"
+	}
+	return ""
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -190,12 +189,12 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 	if o.serve {
 		return o.other(ctx, open, stdout, stderr)
 	}
-	var file *os.File // found out about before it has anything to keep
+	var file *recordFile // found out about before it has anything to keep
 	if o.record != "" && o.record != "-" {
-		if file, err = os.Create(o.record); err != nil {
+		if file, err = openRecord(o.record); err != nil {
 			return err
 		}
-		defer file.Close()
+		defer file.discard()
 	}
 	first, err := open()
 	if err != nil {
@@ -235,7 +234,7 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 		if file == nil {
 			err = errors.Join(err, record.Write(stdout))
 		} else {
-			err = errors.Join(err, record.Write(file), file.Close())
+			err = errors.Join(err, file.keep(record))
 		}
 		if err == nil && file != nil && !o.json {
 			fmt.Fprintf(stdout, "%s has the bytes of requests and completions, and no data, keys, addresses or names: look at it, and send it along.\n", o.record)

@@ -165,3 +165,32 @@ func TestSelftestInterrupted(t *testing.T) {
 		t.Errorf("status %d: %s", code, stdout)
 	}
 }
+
+// A run that does not come about leaves the file of an earlier one as it was, and makes none.
+func TestSelftestRecordStays(t *testing.T) {
+	dir := t.TempDir()
+	old, missing := filepath.Join(dir, "old.json"), filepath.Join(dir, "new.json")
+	if err := os.WriteFile(old, []byte("an earlier record"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{old, missing} {
+		if code, _, stderr := selftestRun(t.Context(), "-d", "sim0", "-only", "nonsense", "-record", name); code != 2 {
+			t.Errorf("%s: status %d: %s", name, code, stderr)
+		}
+	}
+	if b, err := os.ReadFile(old); err != nil || string(b) != "an earlier record" {
+		t.Errorf("the earlier record is %q, %v", b, err)
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("an empty record was left behind")
+	}
+	if err := os.WriteFile(old, bytes.Repeat([]byte("an earlier record that is longer "), 10000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := selftestRun(t.Context(), "-d", "sim0", "-quick", "-only", "RC: send of no bytes", "-record", old); code != 0 {
+		t.Fatalf("status %d: %s", code, stderr)
+	}
+	if b, err := os.ReadFile(old); err != nil || !json.Valid(b) {
+		t.Errorf("the record is no JSON: %.100q, %v", b, err)
+	}
+}

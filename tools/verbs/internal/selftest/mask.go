@@ -47,7 +47,9 @@ type names struct{ words []string }
 
 var (
 	addressWords = regexp.MustCompile(`(?i)(?:[0-9a-f]{0,4}:){2,}[0-9a-f]{0,4}(?:\.[0-9]+)*(?:%[a-z0-9.]+)?|\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b`)
-	longNumbers  = regexp.MustCompile(`(?i)\b0x[0-9a-f]{5,}\b`)
+	// guidNames are device names that udev makes of GUIDs, such as rocex0c42a1fffe123456.
+	guidNames   = regexp.MustCompile(`(?i)x[0-9a-f]{12,16}\b`)
+	longNumbers = regexp.MustCompile(`(?i)\b0x[0-9a-f]{5,}\b`)
 )
 
 // newNames knows the names of this host and of the other one.
@@ -72,6 +74,7 @@ func (n *names) scrub(s string) string {
 		}
 		return "ADDRESS"
 	})
+	s = guidNames.ReplaceAllString(s, "xGUID")
 	return longNumbers.ReplaceAllString(s, "NUMBER")
 }
 

@@ -165,6 +165,7 @@ func (r *Result) Record(report *Report, about *About) *Record {
 	if clean.Peer != "" {
 		clean.Peer = "another machine"
 	}
+	clean.Device = names.scrub(clean.Device)
 	clean.Rows = append([]Row(nil), report.Rows...)
 	for i := range clean.Rows {
 		clean.Rows[i].Detail = names.scrub(clean.Rows[i].Detail)

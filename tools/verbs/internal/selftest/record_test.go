@@ -277,6 +277,8 @@ func TestScrub(t *testing.T) {
 	n := newNames("storage7.example.org:18518")
 	for in, want := range map[string]string{
 		"connect to storage7.example.org: refused":                        "connect to HOST: refused",
+		"goverbs: rocex0c42a1fffe123456: create CQ":                       "goverbs: rocexGUID: create CQ",
+		"mlx5_0 and rxe0: 0x10":                                           "mlx5_0 and rxe0: 0x10",
 		"no route to ::ffff:10.1.2.3 from fe80::1%eth0":                   "no route to ADDRESS from ADDRESS",
 		"dial tcp 192.168.7.9:18518: i/o timeout":                         "dial tcp ADDRESS:18518: i/o timeout",
 		"the MAC 02:00:5e:10:00:01, key 0x1a2b3c, status 10, 0x88":        "the MAC ADDRESS, key NUMBER, status 10, 0x88",

@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
@@ -270,18 +271,38 @@ func testMulticast(ctx context.Context, t *bench) error {
 	return t.expect(ctx, t.a, Done{ID: 7, Op: cq.OpSend, Bytes: 100}, recv)
 }
 
-// streamTime is how long a stream may take on a slow device, such as one under emulation:
-// as many messages go as the streams before it lead to expect, but not too few.
+// slowTime is how long that which is done often may take on a slow device, such as one under
+// emulation: a loop ends then, and a stream has as many messages as those before it lead to
+// expect, neither with too few.
 const (
-	streamTime  = 20 * time.Second
+	slowTime    = 12 * time.Second
 	fewMessages = 2000
+	fewRounds   = 200
 )
+
+// enough tells whether a loop that has made some rounds has taken its time.
+func enough(begin time.Time, rounds int) bool {
+	return rounds >= fewRounds && time.Since(begin) > slowTime
+}
+
+// bounded is how many messages a stream of so many has: on a slow device fewer.
+func (r *run) bounded(messages int) int {
+	if most := int(r.rate.Load()) * int(slowTime.Seconds()); most > 0 && most < messages {
+		return min(messages, max(most, fewMessages))
+	}
+	return messages
+}
+
+// ofThese says how many were done, if they were not all, with the reason.
+func ofThese(done, all int, what string) string {
+	if done < all {
+		return fmt.Sprintf("%d %s, and not %d, as the device is slow", done, what, all)
+	}
+	return fmt.Sprintf("%d %s", done, what)
+}
 
 // stream runs a stream from A to B.
 func stream(ctx context.Context, t *bench, a, b Spec, s Stream) error {
-	if most := int(t.run.rate.Load()) * int(streamTime.Seconds()); most > 0 && most < s.Messages {
-		s.Messages = min(s.Messages, max(most, fewMessages))
-	}
 	if err := t.meet(ctx, a, b, &Options{RNRRetries: uverbs.RetryForever}); err != nil {
 		return err
 	}
@@ -290,7 +311,8 @@ func stream(ctx context.Context, t *bench, a, b Spec, s Stream) error {
 
 // streamAgain is stream between ends that are connected.
 func streamAgain(ctx context.Context, t *bench, s Stream) error {
-	s.Stall = t.patience.Seconds()
+	all := s.Messages
+	s.Messages, s.Stall = t.run.bounded(all), t.patience.Seconds()
 	send, recv := s, s
 	send.Send = true
 	if _, err := t.order(ctx, t.b, Order{Do: doReady, Stream: &recv}); err != nil {
@@ -303,7 +325,7 @@ func streamAgain(ctx context.Context, t *bench, s Stream) error {
 	begin := time.Now()
 	err := t.both(ctx, Order{Do: doStream, Stream: &send, Patience: whole}, Order{Do: doStream, Stream: &recv, Patience: whole})
 	if err == nil {
-		t.notef("%d messages", s.Messages)
+		t.notef("%s", ofThese(s.Messages, all, "messages"))
 		if took := time.Since(begin).Seconds(); took > 0.1 { // less says nothing
 			t.run.rate.Store(int64(float64(s.Messages) / took))
 		}

@@ -63,11 +63,11 @@ func testArmRace(ctx context.Context, t *bench) error {
 		return err
 	}
 	e, there := t.a, 0
-	rounds := t.rounds(20000, 300)
+	rounds, all, begin := 0, t.rounds(20000, 300), time.Now()
 	ask, posted := make(chan int), make(chan error, 1)
 	defer close(ask)
 	go t.postWhenAsked(ask, posted)
-	for i := range rounds {
+	for i := 0; i < all && !enough(begin, i); i++ {
 		if _, err := e.takeEvents(); err != nil {
 			return err
 		}
@@ -94,8 +94,9 @@ func testArmRace(ctx context.Context, t *bench) error {
 		if err := expect(done, Done{ID: uint64(i), Op: cq.OpWrite, Bytes: 8}); err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
+		rounds++
 	}
-	t.notef("%d rounds, %d with the completion there after arming, %d with an event", rounds, there, rounds-there)
+	t.notef("%s; %d with the completion there after arming, %d with an event", ofThese(rounds, all, "rounds"), there, rounds-there)
 	return e.quiet()
 }
 
@@ -152,8 +153,8 @@ func testSleep(ctx context.Context, t *bench) error {
 		return err
 	}
 	defer w.Close()
-	rounds := t.rounds(10000, 200)
-	for i := range rounds {
+	rounds, all, begin := 0, t.rounds(10000, 200), time.Now()
+	for i := 0; i < all && !enough(begin, i); i++ {
 		sq.WriteInline(uint64(i), e.peer.At(targetAt), e.mem.Bytes()[:8])
 		if err := sq.Flush(); err != nil {
 			return err
@@ -177,8 +178,9 @@ func testSleep(ctx context.Context, t *bench) error {
 				return fmt.Errorf("round %d: %w", i, err)
 			}
 		}
+		rounds++
 	}
-	t.notef("%d rounds", rounds)
+	t.notef("%s", ofThese(rounds, all, "rounds"))
 	return nil
 }
 
