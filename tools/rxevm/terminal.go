@@ -78,9 +78,3 @@ func rawTerminal(fd int) (termSize, func(), error) {
 	}
 	return size, func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, old) }, nil
 }
-
-// isTerminal reports whether f is a terminal.
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}

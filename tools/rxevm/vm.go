@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/tty"
 )
 
 // A guestConfig says what guest to boot.
@@ -259,4 +261,4 @@ func withDeadline(ctx context.Context, d time.Duration) (context.Context, contex
 }
 
 // stdinIsTerminal reports whether a person sits at standard input.
-func stdinIsTerminal() bool { return isTerminal(os.Stdin) }
+func stdinIsTerminal() bool { return tty.Is(os.Stdin) }

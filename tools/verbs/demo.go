@@ -42,7 +42,7 @@ func cmdDemo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func demo(ctx context.Context, from system, args []string, stdout, stderr io.Writer) int {
 	o, err := parseDemo(args, stdout)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errHelp):
 		return 0
 	case err != nil:
 		fmt.Fprintf(stderr, "verbs demo: %v\nverbs demo -h lists the flags.\n", err)
@@ -73,25 +73,12 @@ func demo(ctx context.Context, from system, args []string, stdout, stderr io.Wri
 
 func parseDemo(args []string, help io.Writer) (o demoOptions, err error) {
 	f := flag.NewFlagSet("verbs demo", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	f.StringVar(&o.device, "d", "", "use this `device`; "+simulatedHelp)
 	f.IntVar(&o.rounds, "n", 10000, "play this many `rounds` of ping-pong in each mode")
 	f.BoolVar(&o.json, "json", false, "write one JSON object instead of text")
-	err = f.Parse(args)
-	named := false
-	f.Visit(func(f *flag.Flag) { named = named || f.Name == "d" })
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(help, demoUsage)
-		f.SetOutput(help)
-		f.PrintDefaults()
-	case err != nil:
-	case f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case named && o.device == "":
-		err = errors.New("-d: the device's name is empty")
-	case o.rounds < 1 || o.rounds > maxRounds:
-		err = fmt.Errorf("number of rounds %d: allowed are 1 to %d", o.rounds, maxRounds)
+	_, err = parseFlags(f, args, demoUsage, help)
+	if err == nil && (o.rounds < 1 || o.rounds > maxRounds) {
+		err = fmt.Errorf("number of rounds (-n) %d: allowed are 1 to %d", o.rounds, maxRounds)
 	}
 	return o, err
 }

@@ -257,10 +257,10 @@ func TestDemoRefusals(t *testing.T) {
 	}{
 		{some, "-x", 2, "flag provided but not defined: -x\nverbs demo -h lists the flags."},
 		{some, "mlx5_0", 2, `unexpected argument "mlx5_0"`},
-		{some, "-n 0", 2, "number of rounds 0: allowed are 1 to 1000000"},
-		{some, "-n 1000001", 2, "number of rounds 1000001: allowed are 1 to 1000000"},
+		{some, "-n 0", 2, "number of rounds (-n) 0: allowed are 1 to 1000000"},
+		{some, "-n 1000001", 2, "number of rounds (-n) 1000001: allowed are 1 to 1000000"},
 		{some, "-n many", 2, `invalid value "many"`},
-		{some, "-d=", 2, "-d: the device's name is empty"},
+		{some, "-d=", 2, "-d has nothing in it"},
 		{some, "-d mlx5_7", 2, `no such device: "mlx5_7": there are mlx5_0`},
 		{some, "-d sim2", 2, `no such device: "sim2"`},
 		{some, "-d mlx5_0", 1, "mlx5_0: no port is up"},

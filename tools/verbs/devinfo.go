@@ -41,7 +41,7 @@ type inventory interface {
 func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
 	o, err := parseDevinfo(args, stdout)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errHelp):
 		return 0
 	case err != nil:
 		fmt.Fprintf(stderr, "verbs devinfo: %v\nverbs devinfo -h lists the flags.\n", err)
@@ -93,34 +93,12 @@ func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
 
 func parseDevinfo(args []string, stdout io.Writer) (o devinfoOptions, err error) {
 	f := flag.NewFlagSet("verbs devinfo", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	f.BoolVar(&o.verbose, "v", false, "show all limits, GIDs and P_Keys")
 	f.BoolVar(&o.json, "json", false, "write JSON: everything, with keys that stay")
 	f.BoolVar(&o.list, "l", false, "list the names only, and ask the devices nothing")
 	f.StringVar(&o.device, "d", "", "show this `device` only; "+simulatedHelp)
-	switch err = f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, devinfoUsage)
-		f.SetOutput(stdout)
-		f.PrintDefaults()
-	case err == nil && f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
+	_, err = parseFlags(f, args, devinfoUsage, stdout)
 	return o, err
-}
-
-// withoutDevice adds to the error of a machine without devices, or without the one that
-// was named, what there is all the same. The exit status is 2 if another name would help.
-func withoutDevice(err error, name string) (status int, _ error) {
-	switch {
-	case name == "" && errors.Is(err, uverbs.ErrNoDevices):
-		return 1, fmt.Errorf("%w; without any device: verbs demo", err)
-	case errors.Is(err, uverbs.ErrNoDevices):
-		return 2, fmt.Errorf("no device %q: %w; %s", name, err, simulatedHelp)
-	case errors.Is(err, uverbs.ErrUnknownDevice):
-		return 2, fmt.Errorf("%w; %s", err, simulatedHelp)
-	}
-	return 1, err
 }
 
 // pick leaves the device of a name.

@@ -14,7 +14,8 @@ import (
 	"github.com/goverbs/goverbs/tools/verbs/internal/doctor"
 )
 
-const doctorUsage = `usage: verbs doctor [-d DEVICE] [-memlock SIZE] [-pollers N] [-pid PID] [-skip CHECKS] [-timeout TIME] [-json] [-v]
+const doctorUsage = `usage: verbs doctor [-d DEVICE] [-memlock SIZE] [-pollers N] [-pid PID]
+                    [-skip CHECKS] [-timeout TIME] [-json] [-v]
 Looks at this machine and process from top to bottom and says what keeps RDMA from
 working, or from working well: what is wrong, how that was seen, and the command
 that mends it. It changes nothing and needs no privilege; what it may not look at
@@ -25,7 +26,7 @@ warnings, 3 for faults, and 2 for wrong flags.
   verbs doctor -d mlx5_0 -v        one device, with all that was looked at
   verbs doctor -memlock 64G        is that much memory allowed to be registered?
   verbs doctor -pid 4711           the limits of a running program
-  verbs doctor -skip fork,counters without what is known and borne
+  verbs doctor -skip fork,mtu      without what is known and borne
   verbs doctor -json               for programs
 
 `
@@ -47,7 +48,7 @@ func cmdDoctor(ctx context.Context, args []string, stdout, stderr io.Writer) int
 
 func examine(ctx context.Context, n *doctor.Node, args []string, stdout, stderr io.Writer) int {
 	o, err := parseDoctor(args, stdout)
-	if errors.Is(err, flag.ErrHelp) {
+	if errors.Is(err, errHelp) {
 		return 0
 	}
 	if err == nil {
@@ -76,22 +77,15 @@ func examine(ctx context.Context, n *doctor.Node, args []string, stdout, stderr 
 
 func parseDoctor(args []string, stdout io.Writer) (o doctorOptions, err error) {
 	f := flag.NewFlagSet("verbs doctor", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	f.StringVar(&o.device, "d", "", "look at this `device` only")
 	f.Var(&o.memlock, "memlock", "the program is to register this much memory: a `size` such as 512M or 64G")
 	f.IntVar(&o.pollers, "pollers", 0, "the program is to poll busily in this many goroutines: a `number`")
 	f.IntVar(&o.pid, "pid", 0, "look at the limits of the process with this `number`; by default at those of this one")
 	f.Var(&o.skip, "skip", "leave out the checks with these `names`, separated by commas; -v lists all")
-	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "wait no longer than this `time` for the kernel's answers: one that hangs is reported")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "wait no longer than this `time` for the kernel: what hangs is reported")
 	f.BoolVar(&o.json, "json", false, "write JSON, with keys that stay")
 	f.BoolVar(&o.verbose, "v", false, "list every check, what it saw, and what follows from other findings")
-	switch err = f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, doctorUsage)
-		f.SetOutput(stdout)
-		f.PrintDefaults()
-	case err == nil && f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+	switch _, err = parseFlags(f, args, doctorUsage, stdout); {
 	case err == nil && (o.pollers < 0 || o.pollers > 1<<16):
 		err = fmt.Errorf("-pollers %d: the number of polling goroutines is 0 to %d", o.pollers, 1<<16)
 	case err == nil && o.timeout <= 0:

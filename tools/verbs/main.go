@@ -25,8 +25,7 @@ import (
 // A command is one thing that verbs can do. Each has its own file.
 type command struct {
 	name, args, summary string
-	// run returns the exit status: 0, 1 when something went wrong, 2 when
-	// other flags would help.
+	// run returns the exit status: usage says which there are.
 	run func(ctx context.Context, args []string, stdout, stderr io.Writer) int
 }
 
@@ -50,7 +49,11 @@ func usage() string {
 	for _, c := range commands {
 		fmt.Fprintf(&b, "  %-25s %s\n", c.name+" "+c.args, c.summary)
 	}
-	b.WriteString("verbs COMMAND -h lists a command's flags.\n")
+	b.WriteString(`verbs COMMAND -h lists a command's flags, with examples. In all of them -d is the device, and
+-json writes JSON with keys that stay.
+Exit status: 0; 1 when something went wrong or failed, of decode nothing was found, of doctor
+there are warnings; 2 for wrong flags and unknown devices; 3 of doctor there are faults.
+`)
 	return b.String()
 }
 

@@ -9,8 +9,10 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
+	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/verbs/internal/perf"
 )
 
@@ -50,13 +52,13 @@ func measurePerf(ctx context.Context, o *perfOptions, stdout, stderr io.Writer) 
 	if isSimulated(o.config.Device) {
 		return measureSimulated(ctx, o, stdout, stderr)
 	}
-	s, err := perf.Open(o.config)
+	dev, err := openDevice(o.config.Device)
 	if err != nil {
-		if bad := (*perf.ConfigError)(nil); errors.As(err, &bad) {
-			return err
-		}
-		status, err := withoutDevice(err, o.config.Device)
-		return &deviceError{err, status}
+		return err
+	}
+	s, err := perf.Open(dev, o.config)
+	if err != nil {
+		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	conn, err := o.connect(ctx, stdout, stderr)
@@ -96,11 +98,11 @@ func (o *perfOptions) sizes(ctx context.Context, s *perf.Side, stdout, stderr io
 	var reports []*perf.Report
 	for _, size := range s.Sizes() {
 		count, stop := o.count, func() {}
-		if isTerminal(stderr) {
+		if tty.Is(stderr) {
 			if count == nil {
 				count = new(atomic.Int64)
 			}
-			stop = showPerfProgress(stderr, count, &c, size)
+			stop = showProgress(stderr, func(elapsed time.Duration) string { return perfProgressLine(count.Load(), &c, size, elapsed) })
 		}
 		var r *perf.Report
 		r, err = s.Measure(ctx, size, count)

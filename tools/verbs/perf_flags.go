@@ -110,41 +110,11 @@ type perfOptions struct {
 	count  *atomic.Int64 // of messages so far, or nil: nobody else than a terminal is to know
 }
 
-// perfFlags are the flags, by both their names.
-type perfFlags struct {
-	*flag.FlagSet
-	short map[byte]bool // one-letter flags: whether they take a value
-}
-
-func (f *perfFlags) both(short, long string, define func(name string)) {
-	if short != "" {
-		define(short)
-		b, ok := f.Lookup(short).Value.(interface{ IsBoolFlag() bool })
-		f.short[short[0]] = !(ok && b.IsBoolFlag())
-	}
-	if long != "" {
-		define(long)
-	}
-}
-
-func (f *perfFlags) number(to *int, short, long string) {
-	f.both(short, long, func(name string) { f.IntVar(to, name, *to, "") })
-}
-
-func (f *perfFlags) word(to *string, short, long string) {
-	f.both(short, long, func(name string) { f.StringVar(to, name, *to, "") })
-}
-
-func (f *perfFlags) toggle(to *bool, short, long string) {
-	f.both(short, long, func(name string) { f.BoolVar(to, name, *to, "") })
-}
-
 // parsePerf reads the test, the flags and the server's name.
 func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 	o = &perfOptions{config: perf.Default(perf.Test{})}
 	c := &o.config
-	f := &perfFlags{flag.NewFlagSet("verbs perf", flag.ContinueOnError), map[byte]bool{}}
-	f.SetOutput(io.Discard)
+	f := newGetopt("verbs perf")
 	var events, adaptive, ignored, version bool
 	var duration, margin int
 	f.word(&c.Device, "d", "ib-dev")
@@ -196,7 +166,7 @@ func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 		fmt.Fprint(help, perfUsage)
 		return nil, errHelp
 	} else if err != nil {
-		return nil, err
+		return nil, perfFlagError(err)
 	}
 	if version {
 		fmt.Fprintln(help, "verbs perf, which speaks to itself only; its flags are those of perftest 6")
@@ -281,27 +251,6 @@ func (o *perfOptions) finish(hosts []string, events, adaptive bool, given map[st
 func isHost(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err == nil || !strings.ContainsAny(name, ":/[] ")
-}
-
-// parse parses flags and returns what else there is. Flags of perftest that are missing it
-// knows.
-func (f *perfFlags) parse(args []string) (hosts []string, err error) {
-	rest := splitShort(args, f.short, f.FlagSet)
-	for len(rest) > 0 {
-		if err := f.Parse(rest); err == flag.ErrHelp {
-			return nil, err
-		} else if err != nil {
-			return nil, perfFlagError(err)
-		}
-		n := len(rest) - f.NArg()
-		if n > 0 && rest[n-1] == "--" {
-			return append(hosts, f.Args()...), nil
-		}
-		if rest = f.Args(); len(rest) > 0 {
-			hosts, rest = append(hosts, rest[0]), rest[1:]
-		}
-	}
-	return hosts, nil
 }
 
 // perfFlagError says of a flag of perftest's that there is none, and what to use.

@@ -41,7 +41,7 @@ func measureSimulated(ctx context.Context, o *perfOptions, stdout, stderr io.Wri
 		if err != nil {
 			return err
 		}
-		if sides[i], err = perf.OpenOn(dev, c); err != nil {
+		if sides[i], err = perf.Open(dev, c); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
+	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
 )
 
@@ -28,14 +29,6 @@ func cmdPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) i
 	return 1
 }
 
-// deviceError is why there is no device to play on, and the exit status of that.
-type deviceError struct {
-	error
-	status int
-}
-
-func (e *deviceError) Unwrap() error { return e.error }
-
 // playPingpong plays one side.
 func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	cfg, asJSON, err := parsePingpong(args, stdout)
@@ -49,10 +42,13 @@ func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if isSimulated(cfg.Device) {
 		return playSimulated(ctx, cfg, asJSON, say, stdout)
 	}
-	g, err := pingpong.Open(cfg)
+	dev, err := openDevice(cfg.Device)
 	if err != nil {
-		status, err := withoutDevice(err, cfg.Device)
-		return &deviceError{err, status}
+		return err
+	}
+	g, err := pingpong.Open(dev, cfg)
+	if err != nil {
+		return err
 	}
 	defer func() {
 		if cerr := g.Close(); err == nil {
@@ -70,9 +66,9 @@ func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	fmt.Fprintf(say, "  remote address: %v\n", g.Remote())
 
 	var count *atomic.Int64
-	if isTerminal(stderr) {
+	if tty.Is(stderr) {
 		count = new(atomic.Int64)
-		defer showProgress(stderr, count, cfg.Iters)()
+		defer showProgress(stderr, pingpongProgress(count, cfg.Iters))()
 	}
 	elapsed, err := g.Play(ctx, count)
 	if err != nil {

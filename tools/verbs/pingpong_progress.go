@@ -2,49 +2,23 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 )
 
-// A game shorter than progressAfter shows no progress.
-const (
-	progressAfter = time.Second
-	progressEvery = 500 * time.Millisecond
-	// stalledAfter is how long nothing comes before the line says so: a side
-	// that waits for a message cannot know that its peer has ended.
-	stalledAfter = 10 * time.Second
-)
+// stalledAfter is how long nothing comes before the line of progress says so: a side that
+// waits for a message cannot know that its peer has ended.
+const stalledAfter = 10 * time.Second
 
-// showProgress keeps a line on a terminal that says how far the game is. The
-// function that it returns removes the line.
-func showProgress(terminal io.Writer, count *atomic.Int64, iters int) (stop func()) {
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		begin := time.Now()
-		last, at := 0, begin // the message that came last, and when
-		next := progressAfter
-		for shown := false; ; shown = true {
-			select {
-			case <-quit:
-				if shown {
-					fmt.Fprint(terminal, "\r\x1b[K")
-				}
-				return
-			case <-time.After(next):
-			}
-			next = progressEvery
-			now, n := time.Now(), int(count.Load())
-			if n != last {
-				last, at = n, now
-			}
-			fmt.Fprintf(terminal, "\r\x1b[K%s", progressLine(n, iters, now.Sub(begin), now.Sub(at)))
+// pingpongProgress says how far a game is of which count counts the messages.
+func pingpongProgress(count *atomic.Int64, iters int) func(elapsed time.Duration) string {
+	last, at := 0, time.Duration(0) // the message that came last, and when
+	return func(elapsed time.Duration) string {
+		n := int(count.Load())
+		if n != last {
+			last, at = n, elapsed
 		}
-	}()
-	return func() {
-		close(quit)
-		<-done
+		return progressLine(n, iters, elapsed, elapsed-at)
 	}
 }
 

@@ -39,7 +39,7 @@ func playSimulated(ctx context.Context, cfg pingpong.Config, asJSON bool, say, s
 		if err != nil {
 			return err
 		}
-		if games[i], err = pingpong.OpenOn(dev, side); err != nil {
+		if games[i], err = pingpong.Open(dev, side); err != nil {
 			return err
 		}
 	}

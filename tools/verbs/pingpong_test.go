@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
+	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
 )
 
@@ -139,7 +140,7 @@ func TestProgress(t *testing.T) {
 	shown := make(chan string, 1000)
 	var count atomic.Int64
 	count.Store(250)
-	stop := showProgress(writes(shown), &count, 1000)
+	stop := showProgress(writes(shown), pingpongProgress(&count, 1000))
 	var got string
 	select {
 	case got = <-shown:
@@ -154,7 +155,7 @@ func TestProgress(t *testing.T) {
 	}
 	var line bytes.Buffer // stop waits, so that it is read after the last write
 	begin := time.Now()
-	showProgress(&line, &count, 1000)()
+	showProgress(&line, pingpongProgress(&count, 1000))()
 	if got := line.String(); got != "" && time.Since(begin) < progressAfter {
 		t.Errorf("a short game showed %q", got)
 	}
@@ -177,7 +178,7 @@ func TestProgressLine(t *testing.T) {
 }
 
 func TestIsTerminal(t *testing.T) {
-	if isTerminal(new(bytes.Buffer)) {
+	if tty.Is(new(bytes.Buffer)) {
 		t.Error("a buffer is a terminal")
 	}
 }

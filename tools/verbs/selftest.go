@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
+	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/verbs/internal/selftest"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -60,7 +61,7 @@ type selftestOptions struct {
 func cmdSelftest(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseSelftest(args, stdout)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errHelp):
 		return 0
 	case err != nil:
 		fmt.Fprintf(stderr, "verbs selftest: %v\nverbs selftest -h lists the flags.\n", err)
@@ -94,9 +95,8 @@ var errSelftestFailed = errors.New("something failed")
 
 func parseSelftest(args []string, help io.Writer) (o selftestOptions, err error) {
 	f := flag.NewFlagSet("verbs selftest", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	var only string
-	f.StringVar(&o.device, "d", "", "test this `device`, by default the first that can be used; "+simulatedHelp)
+	f.StringVar(&o.device, "d", "", "test this `device` (the first that can be used); "+simulatedHelp)
 	f.StringVar(&o.peer, "peer", "", "the other end is served on this `host`, with a port if not the usual one")
 	f.BoolVar(&o.serve, "serve", false, "be the other end, for one run")
 	f.IntVar(&o.port, "port", selftest.Port, "with -serve: listen on this TCP `port`")
@@ -107,25 +107,10 @@ func parseSelftest(args []string, help io.Writer) (o selftestOptions, err error)
 	f.BoolVar(&o.list, "list", false, "list the tests and leave")
 	f.StringVar(&o.record, "record", "", "write a `file` for those who compare devices; - is standard output, in the place of the table")
 	f.BoolVar(&o.json, "json", false, "write one JSON object instead of a table")
-	err = f.Parse(args)
-	given := map[string]bool{}
-	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	given, err := parseFlags(f, args, selftestUsage, help)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(help, selftestUsage)
-		f.SetOutput(help)
-		f.PrintDefaults()
-		return o, err
 	case err != nil:
 		return o, err
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	case given["d"] && o.device == "":
-		return o, errors.New("-d: the device's name is empty")
-	case given["peer"] && o.peer == "":
-		return o, errors.New("-peer: the host's name is empty")
-	case given["record"] && o.record == "":
-		return o, errors.New("-record: the file's name is empty")
 	case o.port < 1 || o.port > 65535:
 		return o, fmt.Errorf("-port %d: allowed are 1 to 65535", o.port)
 	case given["port"] && !o.serve:
@@ -152,7 +137,7 @@ func parseSelftest(args []string, help io.Writer) (o selftestOptions, err error)
 			return o, err
 		}
 	}
-	if only != "" {
+	if given["only"] {
 		for word := range strings.SplitSeq(only, ",") {
 			if word = strings.TrimSpace(word); word != "" {
 				o.only = append(o.only, word)
@@ -209,7 +194,7 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 	if o.json || o.record == "-" {
 		table = io.Discard
 	}
-	live := isTerminal(stdout) && table == stdout
+	live := tty.Is(stdout) && table == stdout
 	if live {
 		c.Begin = func(name string) { fmt.Fprintf(stdout, "...            %s", name) }
 	}

@@ -24,16 +24,18 @@ soft-RoCE are, whether they are armed, events a second, errors. Three more
 levels have probes where data passes, and have to be asked for. The lines at the
 top say what is live, and why the rest is not.
 
-  verbs top                        watch
-  verbs top -once -json            one object, with rates over one second
-  verbs top -n 10 -i 0.5           ten looks, half a second apart
-  verbs top -cqe -events -d rxe0   all that can be known of rxe0's queues
-  verbs top -listen 127.0.0.1:9400 OpenMetrics at http://127.0.0.1:9400/metrics
+  verbs top                         watch
+  verbs top -once -json             one object, with rates over one second
+  verbs top -n 10 -i 0.5            ten looks, half a second apart
+  verbs top -cqe -events -d rxe0    all that can be known of rxe0's queues
+  verbs top -listen localhost:9400  OpenMetrics at http://localhost:9400/metrics
 
 Columns: OCC completions that nobody has polled, % of the ring, HIGH the most
 there ever were, CQE/s completions, EV/s events read, ERR overruns, PEND an event
 waits, WAKE and P99 from the event to the end of its read, VEC the vector.
 SQ-PKT/s and RQ-PKT/s are by the sequence numbers of connected queue pairs.
+Exit status: 0, 1 when something went wrong, 2 for wrong flags and unknown devices.
+
 `
 
 // topOptions are the flags of verbs top.

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/tools/internal/tty"
 )
 
 // terminalScreen shows looks on a terminal, on a screen of its own: what was
@@ -30,7 +32,7 @@ type terminalScreen struct {
 // none, or one that cannot move its cursor.
 func openTopScreen(stdout io.Writer) (topScreen, error) {
 	term := os.Getenv("TERM")
-	if !isTerminal(stdout) || term == "" || term == "dumb" {
+	if !tty.Is(stdout) || term == "" || term == "dumb" {
 		return nil, nil
 	}
 	return newTerminalScreen(stdout.(*os.File), os.Stdin)

@@ -19,15 +19,9 @@ var releaseVersion, releaseCommit string
 
 // cmdVersion is verbs version.
 func cmdVersion(_ context.Context, args []string, stdout, stderr io.Writer) int {
-	f := flag.NewFlagSet("verbs version", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, versionUsage)
+	_, err := parseFlags(flag.NewFlagSet("verbs version", flag.ContinueOnError), args, versionUsage, stdout)
+	if errors.Is(err, errHelp) {
 		return 0
-	case err == nil && f.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "verbs version: %v\nverbs version -h says more.\n", err)

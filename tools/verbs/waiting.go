@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
+	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
 	"github.com/goverbs/goverbs/tools/verbs/internal/waiting"
 )
@@ -123,7 +124,7 @@ func writeDrawing(name string, r *waitreport.Report) error {
 
 // progressOf shows on a terminal how far a measurement is.
 func progressOf(w io.Writer) (tell func(done, of int), end func()) {
-	if !isTerminal(w) {
+	if !tty.Is(w) {
 		return nil, func() {}
 	}
 	return func(done, of int) { fmt.Fprintf(w, "\r\x1b[K%d of %d", done, of) }, func() { fmt.Fprint(w, "\r\x1b[K") }

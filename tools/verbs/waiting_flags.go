@@ -60,42 +60,30 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 	c := &o.config
 	ways, batches, paces, rounds := strings.Join(c.Ways, ","), joined(c.Batches), joined(c.Paces), 0
 	f := flag.NewFlagSet("verbs waiting", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	f.StringVar(&o.device, "d", "", "use this `device`; "+simulatedHelp)
 	f.BoolVar(&o.json, "json", false, "write one JSON object instead of text")
 	f.StringVar(&o.svg, "svg", "", "draw the result into `FILE`, too")
-	f.StringVar(&ways, "ways", ways, "measure these `ways` to wait, of "+strings.Join(waiting.Ways(), ", "))
+	f.StringVar(&ways, "ways", ways, "measure these `ways` to wait:\n"+strings.Join(waiting.Ways(), " "))
 	f.StringVar(&batches, "batches", batches, "measure these `batches` of completions")
 	f.IntVar(&c.Outstanding, "outstanding", c.Outstanding, "`writes` under way of a flood")
 	f.StringVar(&paces, "pace", paces, "`times` between paced messages")
 	f.IntVar(&rounds, "n", 0, fmt.Sprintf("measure so many `rounds` (default %d; %d with -gc and -preempt)", c.Rounds, o.loops.Rounds))
-	f.DurationVar(&c.Slice, "slice", c.Slice, fmt.Sprintf("measure each variant for this `time` in a round; with -gc and -preempt, which default to %v, each loop", o.loops.Slice))
+	f.DurationVar(&c.Slice, "slice", c.Slice, fmt.Sprintf("measure each variant, or loop, for this `time` in a round;\nwith -gc and -preempt %v", o.loops.Slice))
 	f.BoolVar(&o.gc, "gc", false, "measure what the garbage collector costs loops that poll")
 	f.BoolVar(&o.preempt, "preempt", false, "measure what the runtime's signals cost them")
-	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(help, waitingUsage, "flags:\n")
-		f.SetOutput(help)
-		f.PrintDefaults()
-		return nil, errHelp
+	given, err := parseFlags(f, args, waitingUsage+"flags:\n", help)
+	if errors.Is(err, errHelp) {
+		return nil, err
 	} else if err != nil {
 		return nil, waiting.BadConfig("%v", err)
 	}
-	given := map[string]bool{}
-	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if given["n"] {
 		c.Rounds, o.loops.Rounds = rounds, rounds
 	}
 	if given["slice"] {
 		o.loops.Slice = c.Slice
 	}
-	switch {
-	case f.NArg() > 0:
-		return nil, waiting.BadConfig("unexpected argument %q", f.Arg(0))
-	case given["d"] && o.device == "":
-		return nil, waiting.BadConfig("-d: the device's name is empty")
-	case given["svg"] && o.svg == "":
-		return nil, waiting.BadConfig("-svg: the file's name is empty")
-	case o.gc && o.preempt:
+	if o.gc && o.preempt {
 		return nil, waiting.BadConfig("-gc and -preempt: choose one")
 	}
 	if o.gc || o.preempt {

@@ -37,8 +37,8 @@ func TestWaitingBadFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"-x":                    "-x",
 		"now":                   `unexpected argument "now"`,
-		"-d=":                   "device's name is empty",
-		"-svg=":                 "file's name is empty",
+		"-d=":                   "-d has nothing in it",
+		"-svg=":                 "-svg has nothing in it",
 		"-d nothing0":           `"nothing0"`,
 		"-n 0":                  "0 rounds",
 		"-n many":               "many",

@@ -17,7 +17,7 @@ type Config struct {
 	Server string
 	Port   int // TCP
 
-	Device   string // "": the first that can be opened
+	Device   string // for who opens it; "": the first that can be opened
 	IBPort   int    // from 1
 	GIDIndex int    // or DefaultGID
 

@@ -1,7 +1,7 @@
 // Package perf measures what perftest's ib_{send,write,read,atomic}_{bw,lat} measure:
 // bandwidth, message rate, latency, and the processor time of a message.
 //
-//	s, err := perf.Open(cfg) // a perf.Config: the test, the device, the sizes
+//	s, err := perf.Open(dev, cfg) // a perf.Config: the test, the queues, the sizes
 //	if err != nil {
 //		return err
 //	}

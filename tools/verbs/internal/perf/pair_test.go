@@ -48,7 +48,7 @@ func openPair(t testing.TB, f *sim.Fabric, clients, servers Config) (client, ser
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := OpenOn(dev, c)
+		s, err := Open(dev, c)
 		if err != nil {
 			t.Fatal(err)
 		}

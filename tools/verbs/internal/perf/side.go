@@ -53,26 +53,9 @@ type queue struct {
 	qp     *uverbs.QP
 }
 
-// Open makes all that a side needs, up to queue pairs with receives posted. Close the side
-// when done.
-func Open(cfg Config) (*Side, error) {
-	if err := cfg.Complete(); err != nil {
-		return nil, err
-	}
-	name, err := chooseDevice(cfg.Device)
-	if err != nil {
-		return nil, err
-	}
-	dev, err := uverbs.Open(name, nil)
-	if err != nil {
-		return nil, err
-	}
-	return OpenOn(dev, cfg)
-}
-
-// OpenOn is Open on a device that is open, which belongs to the side from then on, also
-// when it fails.
-func OpenOn(dev *uverbs.Device, cfg Config) (*Side, error) {
+// Open makes all that a side needs on a device, up to queue pairs with receives posted. The
+// device belongs to the side from then on, also when it fails. Close the side when done.
+func Open(dev *uverbs.Device, cfg Config) (*Side, error) {
 	s := &Side{cfg: cfg, dev: dev}
 	err := s.cfg.Complete()
 	if err == nil {
@@ -83,23 +66,6 @@ func OpenOn(dev *uverbs.Device, cfg Config) (*Side, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// chooseDevice is the device of that name, or else the first that can be opened.
-func chooseDevice(name string) (string, error) {
-	if name != "" {
-		return name, nil
-	}
-	all, err := uverbs.Devices()
-	if err != nil {
-		return "", err
-	}
-	for _, d := range all {
-		if d.Err == nil {
-			return d.Name, nil
-		}
-	}
-	return "", all[0].Err
 }
 
 func (s *Side) open() (err error) {

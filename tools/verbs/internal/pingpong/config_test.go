@@ -4,6 +4,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/uverbs"
+	"github.com/goverbs/goverbs/uverbs/sim"
 )
 
 func TestValidate(t *testing.T) {
@@ -41,7 +44,7 @@ func TestValidate(t *testing.T) {
 				t.Errorf("%q lacks %q", err, part)
 			}
 		}
-		if g, err := Open(c); g != nil || !errors.As(err, &bad) {
+		if g, err := Open(device(t), c); g != nil || !errors.As(err, &bad) {
 			t.Errorf("Open(%+v): %v, %v", c, g, err)
 		}
 	}
@@ -55,4 +58,18 @@ func TestRole(t *testing.T) {
 	if c.Server = "10.0.0.1"; c.Role() != "client" {
 		t.Error(c.Role())
 	}
+}
+
+// device is one of the model.
+func device(t *testing.T) *uverbs.Device {
+	t.Helper()
+	f, err := sim.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := f.Open("sim0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
 }

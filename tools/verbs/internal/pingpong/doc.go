@@ -1,7 +1,7 @@
 // Package pingpong plays the ping-pong of rdma-core's ibv_rc_pingpong on an RC
 // queue pair, so that either side can be that program.
 //
-//	g, err := pingpong.Open(cfg)
+//	g, err := pingpong.Open(dev, cfg)
 //	if err != nil {
 //		return err
 //	}

@@ -27,26 +27,9 @@ type Game struct {
 	player player
 }
 
-// Open makes all that a side needs, up to a queue pair with receives posted.
-// Close the game when done.
-func Open(cfg Config) (*Game, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	name, err := chooseDevice(cfg.Device)
-	if err != nil {
-		return nil, err
-	}
-	dev, err := uverbs.Open(name, nil)
-	if err != nil {
-		return nil, err
-	}
-	return OpenOn(dev, cfg)
-}
-
-// OpenOn is Open on a device that is open, which belongs to the game from then on,
-// also when it fails.
-func OpenOn(dev *uverbs.Device, cfg Config) (*Game, error) {
+// Open makes all that a side needs on a device, up to a queue pair with receives posted. The
+// device belongs to the game from then on, also when it fails. Close the game when done.
+func Open(dev *uverbs.Device, cfg Config) (*Game, error) {
 	g := &Game{cfg: cfg, dev: dev}
 	err := cfg.Validate()
 	if err == nil {
@@ -87,23 +70,6 @@ func (g *Game) open() error {
 		g.local.GID = uverbs.GID{}
 	}
 	return g.prepare(pd)
-}
-
-// chooseDevice is the device of that name, or else the first that can be opened.
-func chooseDevice(name string) (string, error) {
-	if name != "" {
-		return name, nil
-	}
-	all, err := uverbs.Devices()
-	if err != nil {
-		return "", err
-	}
-	for _, d := range all {
-		if d.Err == nil {
-			return d.Name, nil
-		}
-	}
-	return "", all[0].Err
 }
 
 // source is where packets come from.

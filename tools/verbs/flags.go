@@ -1,0 +1,149 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// errHelp is that of -h: the flags have been printed.
+var errHelp = flag.ErrHelp
+
+// parseFlags parses the flags of a command that takes nothing besides. -h prints the usage,
+// the flags behind it, and is errHelp. given are the flags that were there, of which none
+// may be empty: who writes -d "$DEVICE" means a device.
+func parseFlags(f *flag.FlagSet, args []string, usage string, help io.Writer) (given map[string]bool, err error) {
+	f.SetOutput(io.Discard)
+	if err := f.Parse(args); err == flag.ErrHelp {
+		fmt.Fprint(help, usage)
+		f.SetOutput(help)
+		f.PrintDefaults()
+		return nil, errHelp
+	} else if err != nil {
+		return nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	given = map[string]bool{}
+	f.Visit(func(f *flag.Flag) {
+		given[f.Name] = true
+		if g, ok := f.Value.(flag.Getter); ok && g.Get() == "" && err == nil {
+			what, _ := flag.UnquoteUsage(f)
+			err = fmt.Errorf("-%s has nothing in it: leave it out, or say which %s", f.Name, what)
+		}
+	})
+	return given, err
+}
+
+// A getopt has flags as programs in C have them: with a letter, a word, or both, before
+// and behind other arguments, and letters together (-ec) or with their value (-s64).
+type getopt struct {
+	*flag.FlagSet
+	short map[byte]bool // one-letter flags: whether they take a value
+}
+
+func newGetopt(name string) *getopt {
+	f := &getopt{flag.NewFlagSet(name, flag.ContinueOnError), map[byte]bool{}}
+	f.SetOutput(io.Discard)
+	return f
+}
+
+func (f *getopt) both(short, long string, define func(name string)) {
+	if short != "" {
+		define(short)
+		b, ok := f.Lookup(short).Value.(interface{ IsBoolFlag() bool })
+		f.short[short[0]] = !(ok && b.IsBoolFlag())
+	}
+	if long != "" {
+		define(long)
+	}
+}
+
+func (f *getopt) number(to *int, short, long string) {
+	f.both(short, long, func(name string) { f.IntVar(to, name, *to, "") })
+}
+
+func (f *getopt) word(to *string, short, long string) {
+	f.both(short, long, func(name string) { f.StringVar(to, name, *to, "") })
+}
+
+func (f *getopt) toggle(to *bool, short, long string) {
+	f.both(short, long, func(name string) { f.BoolVar(to, name, *to, "") })
+}
+
+// parse parses flags and returns what else there is. -h is flag.ErrHelp.
+func (f *getopt) parse(args []string) (others []string, err error) {
+	rest := splitShort(args, f.short, f.FlagSet)
+	for len(rest) > 0 {
+		if err := f.Parse(rest); err != nil {
+			return nil, err
+		}
+		n := len(rest) - f.NArg()
+		if n > 0 && rest[n-1] == "--" {
+			return append(others, f.Args()...), nil
+		}
+		if rest = f.Args(); len(rest) > 0 {
+			others, rest = append(others, rest[0]), rest[1:]
+		}
+	}
+	return others, nil
+}
+
+// splitShort takes apart what getopt allows and package flag does not: -s64 and
+// -ec, as long as no flag has that name.
+func splitShort(args []string, short map[byte]bool, fs *flag.FlagSet) []string {
+	var out []string
+	value := false // the argument belongs to the flag before
+	for i, arg := range args {
+		if value {
+			out, value = append(out, arg), false
+			continue
+		}
+		if arg == "--" {
+			return append(out, args[i:]...)
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			out = append(out, arg)
+			continue
+		}
+		name, _, assigned := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if f := fs.Lookup(name); f != nil || arg[1] == '-' {
+			b, ok := flagValue(f).(interface{ IsBoolFlag() bool })
+			value = f != nil && !assigned && !(ok && b.IsBoolFlag())
+			out = append(out, arg)
+			continue
+		}
+		var parts []string
+		parts, value = takeApart(arg, short)
+		out = append(out, parts...)
+	}
+	return out
+}
+
+func flagValue(f *flag.Flag) flag.Value {
+	if f == nil {
+		return nil
+	}
+	return f.Value
+}
+
+// takeApart splits one argument of one-letter flags. It returns the argument as
+// it is when a letter is none. value is whether the last flag still wants one.
+func takeApart(arg string, short map[byte]bool) (parts []string, value bool) {
+	for i := 1; i < len(arg); i++ {
+		takes, ok := short[arg[i]]
+		if !ok {
+			return []string{arg}, false
+		}
+		parts = append(parts, "-"+arg[i:i+1])
+		if takes {
+			if i+1 == len(arg) {
+				return parts, true
+			}
+			return append(parts, arg[i+1:]), false
+		}
+	}
+	return parts, false
+}
