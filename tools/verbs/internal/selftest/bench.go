@@ -99,6 +99,9 @@ func (t *bench) make(ctx context.Context, a, b Spec) (err error) {
 	return err
 }
 
+// errNoPeer: it says nothing of the device.
+var errNoPeer = errors.New("there is no other end")
+
 // begin finds the two ends.
 func (t *bench) begin(ctx context.Context) (err error) {
 	t.a = t.run.end(t.test, "a")
@@ -110,7 +113,7 @@ func (t *bench) begin(ctx context.Context) (err error) {
 		return nil
 	}
 	if t.link, err = dial(ctx, t.run.Peer); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNoPeer, err)
 	}
 	t.b = t.link
 	return nil

@@ -160,7 +160,7 @@ func TestServeHostile(t *testing.T) {
 	}
 }
 
-// An other end that says nonsense, or nothing at all, is an error of the row.
+// An other end that says nonsense, or nothing at all, is none, and the row says why.
 func TestDialNonsense(t *testing.T) {
 	for _, answer := range []string{"", "nonsense\n", `{"magic":"goverbs selftest","version":2}` + "\n"} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -181,7 +181,7 @@ func TestDialNonsense(t *testing.T) {
 		c.Peer, c.Only = l.Addr().String(), []string{"RC: send inline"}
 		r, err := Run(t.Context(), c)
 		l.Close()
-		if err != nil || r.Rows[0].Outcome != Failed || !strings.Contains(r.Rows[0].Detail, "greet the other end") {
+		if err != nil || r.Rows[0].Outcome != NotRun || !strings.Contains(r.Rows[0].Detail, "greet the other end") {
 			t.Errorf("%q: %+v, %v", answer, r, err)
 		}
 	}
@@ -246,5 +246,35 @@ func TestServeInterrupted(t *testing.T) {
 				t.Errorf("%d %v are left on %s", n, what, d.Name())
 			}
 		}
+	}
+}
+
+// Where the other end ends in the middle, what is left was not run: it says nothing of the
+// device, and nobody is waited for once for each test.
+func TestPeerGoes(t *testing.T) {
+	f := newFabric(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := serve(t, ctx, func() (*uverbs.Device, error) { return f.Open("sim1", nil) })
+	c := onModel(t, f)
+	c.Peer, c.Only = s.addr, []string{"RC: send"}
+	told := 0
+	c.Tell = func(Row) {
+		if told++; told == 2 {
+			cancel()
+			<-s.done
+		}
+	}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range r.Rows {
+		if i < 2 && row.Outcome != Passed || i >= 2 && (row.Outcome != NotRun || !strings.HasPrefix(row.Detail, "there is no other end: ")) {
+			t.Errorf("%s", row.Line())
+		}
+	}
+	if o := r.Report(Place{}); r.Interrupted || r.Failed() || o.OK || o.NotRun != len(r.Rows)-2 || len(r.Rows) < 4 {
+		t.Errorf("interrupted: %v, %+v", r.Interrupted, o)
 	}
 }

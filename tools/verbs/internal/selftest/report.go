@@ -37,7 +37,7 @@ type Report struct {
 // Report sums a result up.
 func (r *Result) Report(p Place) *Report {
 	o := &Report{Place: p, Rows: r.Rows, Passed: r.count(Passed), Failed: r.count(Failed) + r.count(Hung), Unsupported: r.count(Unsupported), NotRun: r.count(NotRun), Interrupted: r.Interrupted}
-	o.OK = o.Failed == 0 && !o.Interrupted && o.Passed > 0
+	o.OK = o.Failed == 0 && o.NotRun == 0 && o.Passed > 0
 	return o
 }
 

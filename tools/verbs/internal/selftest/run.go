@@ -110,21 +110,24 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		return nil, fmt.Errorf("no test has %s in its name: -list names them", strings.Join(c.Only, " or "))
 	}
 	result := &Result{recorder: r.recorder}
+	alone := "" // why there is no other end any more
 	for _, t := range chosen {
-		row := Row{Group: t.group, Test: t.name, Outcome: NotRun}
-		if ctx.Err() == nil {
+		row := Row{Group: t.group, Test: t.name, Outcome: NotRun, Detail: alone}
+		if ctx.Err() == nil && alone == "" {
 			row = r.one(ctx, t)
 		}
-		if row.Outcome == NotRun {
+		if ctx.Err() != nil && row.Outcome == NotRun {
 			result.Interrupted = true
 			row.Detail = "interrupted"
+		} else if row.Outcome == NotRun {
+			alone = row.Detail // nobody is waited for again
 		}
 		result.Rows = append(result.Rows, row)
 		if c.Tell != nil {
 			c.Tell(row)
 		}
 	}
-	if c.Peer != "" && !result.Interrupted {
+	if c.Peer != "" && !result.Interrupted && alone == "" {
 		if l, err := dial(ctx, c.Peer); err == nil {
 			l.do(ctx, &Order{Do: doBye, Patience: 1})
 			l.conn.Close()
@@ -226,6 +229,8 @@ func (t *bench) judge(err error) (Outcome, string) {
 	switch {
 	case err == nil:
 		return Passed, detail
+	case errors.Is(err, errNoPeer):
+		return NotRun, printable.Error(err)
 	case errors.Is(err, uverbs.ErrNotSupported):
 		text := printable.Error(err)
 		for i, a := range t.made {
