@@ -51,17 +51,24 @@ func (g *game) play(word *atomic.Uint64, shift int, last *byte) (err error) {
 	return err
 }
 
-// mark notes that a message goes out, and says whether one more is to: time may be over.
-func (g *game) mark() bool {
-	g.times.mark(g.now())
+// more says whether one more message is to go out, and the time at which it does: note that
+// when it is out, while there is nothing to do but wait.
+func (g *game) more() (at int64, ok bool) {
+	at = g.now()
+	if g.first && g.limit == unknown && g.over.Load() {
+		g.note(at)
+		g.limit = g.posted
+		return at, false
+	}
+	return at, true
+}
+
+// note notes that a message went out.
+func (g *game) note(at int64) {
+	g.times.mark(at)
 	if g.count != nil {
 		g.count.Store(g.posted)
 	}
-	if g.first && g.limit == unknown && g.over.Load() {
-		g.limit = g.posted
-		return false
-	}
-	return true
 }
 
 // post posts one message.
@@ -87,12 +94,14 @@ func (g *game) pingpong() error {
 				g.finish()
 				return nil
 			}
-			if !g.mark() {
+			at, ok := g.more()
+			if !ok {
 				return nil
 			}
 			if err := g.post(); err != nil {
 				return err
 			}
+			g.note(at)
 			pending = sendPending
 			if g.first || g.posted < g.limit {
 				pending |= recvPending
@@ -158,7 +167,8 @@ func (g *game) writes(word *atomic.Uint64, shift int, last *byte) error {
 		if g.posted == g.limit {
 			continue
 		}
-		if !g.mark() {
+		at, ok := g.more()
+		if !ok {
 			return nil
 		}
 		*last = byte(g.posted + 1)
@@ -167,6 +177,7 @@ func (g *game) writes(word *atomic.Uint64, shift int, last *byte) error {
 		if err := q.sq.Flush(); err != nil {
 			return err
 		}
+		g.note(at)
 		if err := g.ended(); err != nil {
 			return err
 		}
@@ -178,12 +189,14 @@ func (g *game) writes(word *atomic.Uint64, shift int, last *byte) error {
 // asks reads, or carries out atomics, one after another.
 func (g *game) asks() error {
 	for g.posted < g.limit {
-		if !g.mark() {
+		at, ok := g.more()
+		if !ok {
 			return nil
 		}
 		if err := g.post(); err != nil {
 			return err
 		}
+		g.note(at)
 		if err := g.ended(); err != nil {
 			return err
 		}
@@ -195,7 +208,7 @@ func (g *game) asks() error {
 // finish notes that the last message is over, with which its time ends.
 func (g *game) finish() {
 	if g.first {
-		g.mark()
+		g.note(g.now())
 	}
 }
 

@@ -43,16 +43,10 @@ func (s *Side) newWait(p *phase) (w *wait, release func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// The scheduler interrupts a spinning goroutine every 10 ms and may go on with it
-	// on another thread. A locked one stays. Two sides in one process rather share.
-	lock := w.waiter == nil && !w.yield
-	if lock {
-		runtime.LockOSThread()
-	}
+	// A goroutine that polls keeps no thread to itself: every 10 ms the scheduler interrupts
+	// it, to go on with it at once, and to go on with one that does takes two switches of
+	// threads.
 	return w, func() {
-		if lock {
-			runtime.UnlockOSThread()
-		}
 		if w.waiter != nil {
 			w.waiter.Close()
 		}
