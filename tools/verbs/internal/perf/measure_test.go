@@ -346,10 +346,15 @@ func TestAllocations(t *testing.T) {
 			}
 			mallocs(100)
 			few, many := mallocs(200), mallocs(2200)
-			t.Logf("%d allocations with 200 messages, %d with 2200", few, many)
-			if many > few+500 {
-				t.Errorf("%.2f allocations a message: %d with 200, %d with 2200", float64(many-few)/2000, few, many)
+			// On a busy machine the model sends again, and the rest of the program goes
+			// on: that only adds. What the loops allocate is there every time.
+			for tries := 1; many > few+500; tries++ {
+				if tries == 10 {
+					t.Fatalf("%.2f allocations a message: %d with 200, %d with 2200", float64(many-few)/2000, few, many)
+				}
+				few, many = mallocs(200), mallocs(2200)
 			}
+			t.Logf("%d allocations with 200 messages, %d with 2200", few, many)
 		})
 	}
 }
