@@ -57,7 +57,6 @@ const (
 
 func parseTop(args []string, stdout io.Writer) (o topOptions, err error) {
 	f := flag.NewFlagSet("verbs top", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	f.StringVar(&o.device, "d", "", "look at this `device` only")
 	f.Func("i", "look every so many `seconds`, or a time such as 500ms (1, with -listen 10)", func(s string) error {
 		o.interval, err = parseTopInterval(s)
@@ -71,25 +70,7 @@ func parseTop(args []string, stdout io.Writer) (o topOptions, err error) {
 	f.BoolVar(&o.events, "events", false, "measure how long readers of completion events take to wake: two probes for each event")
 	f.BoolVar(&o.syscalls, "syscalls", false, "count calls to uverbs by process and method: two probes for each call")
 	f.BoolVar(&o.cqe, "cqe", false, "count each completion of soft-RoCE: a probe for each")
-	switch err = f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, topUsage)
-		f.SetOutput(stdout)
-		f.PrintDefaults()
-		return o, errHelp
-	case err != nil:
-		return o, err
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	f.Visit(func(f *flag.Flag) {
-		// As a variable of a script that is not set gives it: it would be
-		// something else than meant.
-		if (f.Name == "d" || f.Name == "listen") && f.Value.String() == "" && err == nil {
-			err = fmt.Errorf("-%s has nothing in it: leave it out, or say which", f.Name)
-		}
-	})
-	if err != nil {
+	if _, err = parseFlags(f, args, topUsage, stdout); err != nil {
 		return o, err
 	}
 	return o, o.check()
