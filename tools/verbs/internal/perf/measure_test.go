@@ -182,6 +182,23 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+// Who receives has no rate that is too large because messages were there before it looked.
+func TestTook(t *testing.T) {
+	for _, test := range []struct{ first, last, received, ahead, want int64 }{
+		{0, 500, 0, 0, 500},           // who sends
+		{100, 500, 80, 40, 800},       // half of them were there
+		{400, 500, 101, 1, 101},       // one was
+		{499, 500, 20, 20, 500},       // all were
+		{0, 0, 0, 0, 1000},            // ended before its time
+		{100, 0, 50, 10, 900 * 5 / 4}, // the same, of who receives
+	} {
+		s := &stream{first: test.first, last: test.last, received: test.received, ahead: test.ahead, stretch: stretch{ticks: 1000, duration: 1000}}
+		if got := s.took(); got != test.want {
+			t.Errorf("%+v: %d ns", test, got)
+		}
+	}
+}
+
 // Where there are as many receives as messages none is lost, whatever the warm-up has left.
 func TestNothingLost(t *testing.T) {
 	for _, transport := range []string{"UC", "UD"} {

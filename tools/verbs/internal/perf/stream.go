@@ -35,6 +35,7 @@ type stream struct {
 
 	stretch
 	first, last int64       // ticks, of what is measured
+	ahead       int64       // messages that were there at first
 	over        atomic.Bool // the duration is
 	wcs         [64]uverbs.WC
 }
@@ -162,7 +163,7 @@ func (s *stream) post() error {
 func (s *stream) take(n int) error {
 	if s.received == 0 && s.sent == 0 && s.total == 0 {
 		// Who only receives begins with the first message.
-		s.first = s.now()
+		s.first, s.ahead = s.now(), int64(n)
 	}
 	for i := range s.wcs[:n] {
 		w := &s.wcs[i]
@@ -210,10 +211,18 @@ func (s *stream) take(n int) error {
 	return nil
 }
 
-// took is how many nanoseconds the phase took, as far as it came.
+// took is how many nanoseconds the phase took, as far as it came. What was there at first
+// has come before it, so the others tell how long all took; or, where there are no others,
+// the whole phase.
 func (s *stream) took() int64 {
 	if s.last == 0 {
 		s.last = s.ticks
 	}
-	return int64(max(float64(s.last-s.first)*s.nsec(), 1))
+	ticks := float64(s.last - s.first)
+	if others := s.received - s.ahead; s.ahead > 0 && others > 0 {
+		ticks *= float64(s.received) / float64(others)
+	} else if s.ahead > 0 {
+		ticks = float64(s.last)
+	}
+	return int64(max(ticks*s.nsec(), 1))
 }
