@@ -27,7 +27,8 @@ func (s *suite) doctorPart(ctx context.Context) {
 	for _, kernel := range doctorKernels {
 		where := "doctor " + kernel
 		s.withPlanted(ctx, where, "^TestGuestDoctor$", func(t guestTest) {
-			c := guestConfig{kernel: kernel, arch: "amd64", cpus: 2, memMiB: 1024, verbs: true, files: t.run.inputs()}
+			// Loading modules and attaching programs to cgroups patches the kernel's code.
+			c := guestConfig{kernel: kernel, arch: "amd64", cpus: 2, memMiB: 1024, verbs: true, files: t.run.inputs(), oneThread: true}
 			s.inGuest(ctx, where, c, func(v *vm) { s.planted(ctx, where, v, t) })
 		})
 	}
