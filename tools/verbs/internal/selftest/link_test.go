@@ -106,7 +106,7 @@ func TestServeHostile(t *testing.T) {
 	}
 	good := usual(uverbs.RC)
 	huge, deep := good, good
-	huge.Memory, deep.SendDepth = 1<<40, 1<<30
+	huge.Memory, deep.SendDepth = 1<<30, 1<<30
 	for _, orders := range [][]Order{
 		{{Do: doTake, N: 1}},
 		{{Do: doMake}},
