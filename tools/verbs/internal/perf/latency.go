@@ -212,11 +212,13 @@ func (g *game) finish() {
 	}
 }
 
-// ended waits for the end of the one request that is under way.
+// ended waits for the end of the one request that is under way. The other side may have
+// everything before this side's request has ended, and says so only once.
 func (g *game) ended() error {
 	for {
 		n, err := g.next(g.wcs[:])
 		if errors.Is(err, errPeerSent) {
+			g.limit = g.posted
 			continue
 		}
 		if err != nil {

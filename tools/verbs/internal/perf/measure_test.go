@@ -182,6 +182,60 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+// The side that answers may hear that there is no more while its own last write is under
+// way: it does not wait for another message then.
+func TestLastAnswer(t *testing.T) {
+	c := config(t, "write_lat", func(c *Config) { c.Iters, c.Duration = 0, time.Hour })
+	a, b := openPair(t, fabric(t), c, c)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	here, there := net.Pipe()
+	type begun struct {
+		p   *phase
+		err error
+	}
+	client := make(chan begun)
+	begin := func(s *Side, conn net.Conn) (*phase, error) {
+		if err := s.Meet(ctx, conn); err != nil {
+			return nil, err
+		}
+		s.size(64)
+		return s.newPhase(ctx)
+	}
+	go func() {
+		p, err := begin(a, here)
+		client <- begun{p, err}
+	}()
+	p, err := begin(b, there)
+	if first := <-client; err != nil || first.err != nil {
+		t.Fatal(err, first.err)
+	}
+	w, release, err := b.newWait(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	g := b.newGame(w, b.link, 0, c.Duration, newTimes(100))
+	if err := g.post(); err != nil {
+		t.Fatal(err)
+	}
+	g.received = g.posted
+	p.endSoft(errPeerSent)
+	for !p.softly.Load() {
+		runtime.Gosched()
+	}
+	if err := g.ended(); err != nil || g.sent != 1 {
+		t.Fatal(g.sent, err)
+	}
+	word, shift := lastByte(b.mem, b.in(0)+63)
+	if err := g.writes(word, shift, &b.mem.Bytes()[b.out(0)+63]); err != nil || g.posted != 1 {
+		t.Fatalf("%d messages: %v", g.posted, err)
+	}
+	if err := errors.Join(a.Close(), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Who receives has no rate that is too large because messages were there before it looked.
 func TestTook(t *testing.T) {
 	for _, test := range []struct{ first, last, received, ahead, want int64 }{
