@@ -71,6 +71,11 @@ type GroupOptions struct {
 	Strategy Strategy
 	// Budget is how many completions a poller takes from one queue at a time; 0 means
 	// DefaultBudget, and MaxBudget is the most. The handler never gets more at once.
+	//
+	// A flooded queue delays the poller's others by what the handler takes for a budget.
+	// With a strategy that sleeps that is little beside the time to wake up. Beside Busy,
+	// which finds a completion in a microsecond, it is all: two completions of 500 ns
+	// each are less than that, and eight are three times as much.
 	Budget int
 
 	// CPUs are the processors that pollers are bound to: the i-th to the i-th of

@@ -115,16 +115,15 @@ func background(t testing.TB, g *poll.Group) (end func()) {
 // completions waits, the poller handles at most a budget of the flooded queue's.
 //
 // How long it waits is measured with and without the flood, in turn, and printed. What is
-// asked for of pollers that sleep is that the 99th percentile at most doubles: so it is on a
-// machine that leaves them its processors, or with chrt -f 1. One that does other things takes
+// asked for is that the 99th percentile at most doubles: so it is on a machine that leaves
+// the pollers its processors, or with chrt -f 1. One that does other things takes
 // the processor from a poller that is busy, and not from one that sleeps most of the time;
 // that is then what the percentile says, so the test is content with a median of eight times.
-// A poller that spins has a quiet wait of one poll, which a budget of anything exceeds.
-// GOVERBS_ROUNDS sets how many are measured of each.
+// A poller that spins finds a completion within a microsecond: the budget is what it handles
+// in one. GOVERBS_ROUNDS sets how many are measured of each.
 func TestGroupFloodedQueue(t *testing.T) {
 	rounds, real := roundsOr(t, 60)
 	const (
-		budget  = 8
 		work    = 500 * time.Nanosecond // on each completion of the flooded queue: more than it takes to post one
 		backlog = 128                   // at least, when a completion comes to another queue
 		blocks  = 10                    // of each kind
@@ -133,6 +132,10 @@ func TestGroupFloodedQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if s == (poll.Busy{}) && (!real || runtime.GOMAXPROCS(0) < 2) {
 				t.Skip("declared skip: spinning needs a second processor, and one that others leave to it: set GOVERBS_ROUNDS")
+			}
+			budget := 8
+			if s == (poll.Busy{}) {
+				budget = 2
 			}
 			_, l := newLines(t, 64)
 			base := time.Now()
@@ -195,13 +198,13 @@ func TestGroupFloodedQueue(t *testing.T) {
 			if bad {
 				t.Error("a request failed")
 			}
-			if most > budget {
+			if most > int64(budget) {
 				t.Errorf("%d completions of the flooded queue were handled while one waited, more than a budget of %d", most, budget)
 			}
 			quiet, loud := float64(waits[0].Quantile(0.99)), float64(waits[1].Quantile(0.99))
 			t.Logf("wait of %d completions of 63 queues: p50 %.1f us, p99 %.1f us; beside a flooded one (%d completions): p50 %.1f us, p99 %.1f us, that is times %.2f",
 				waits[0].Count(), float64(waits[0].Quantile(0.5))/1e3, quiet/1e3, handled.Load(), float64(waits[1].Quantile(0.5))/1e3, loud/1e3, loud/quiet)
-			if a, b := waits[0].Quantile(0.5), waits[1].Quantile(0.5); real && b > 8*a && s != (poll.Busy{}) {
+			if a, b := waits[0].Quantile(0.5), waits[1].Quantile(0.5); real && b > 8*a {
 				t.Errorf("the median is %d ns beside a flooded queue, and else %d ns", b, a)
 			}
 		})
