@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,7 +55,7 @@ func TestGuestChildren(t *testing.T) {
 				defer w.Close()
 				b, mr := p.memoryOf(t, kind)
 				defer mr.Close()
-				rounds := guestRoundsOr(t, 3)
+				rounds := guestRounds(t, 3)
 				moved, stop, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 				go func() {
 					defer close(done)
@@ -120,21 +119,6 @@ func (p *pair) memoryOf(t *testing.T, kind string) ([]byte, *uverbs.MR) {
 		t.Fatal(err)
 	}
 	return b, mr
-}
-
-// guestRoundsOr is how often a test that costs much goes round: GOVERBS_ROUNDS in
-// the environment, or usual.
-func guestRoundsOr(t *testing.T, usual int) int {
-	t.Helper()
-	s := os.Getenv("GOVERBS_ROUNDS")
-	if s == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatalf("GOVERBS_ROUNDS: %v", err)
-	}
-	return n
 }
 
 // move writes bytes from one place of memory to another by the device, and
