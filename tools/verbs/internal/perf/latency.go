@@ -52,10 +52,11 @@ func (g *game) play(word *atomic.Uint64, shift int, last *byte) (err error) {
 }
 
 // more says whether one more message is to go out, and the time at which it does: note that
-// when it is out, while there is nothing to do but wait.
+// when it is out, while there is nothing to do but wait. One does go out even where the time
+// is over before it could: a machine may stand still for as long.
 func (g *game) more() (at int64, ok bool) {
 	at = g.now()
-	if g.first && g.limit == unknown && g.over.Load() {
+	if g.first && g.limit == unknown && g.posted > 0 && g.over.Load() {
 		g.note(at)
 		g.limit = g.posted
 		return at, false

@@ -182,12 +182,34 @@ func TestDuration(t *testing.T) {
 	}
 }
 
+// A machine may stand still for the whole time: one message is measured even so.
+func TestDurationOver(t *testing.T) {
+	g := &game{stream: &stream{}, times: newTimes(2), first: true, limit: unknown}
+	g.start()
+	g.over.Store(true)
+	at, ok := g.more()
+	if !ok {
+		t.Fatal("it ends before its first message")
+	}
+	g.posted++
+	g.note(at)
+	if _, ok := g.more(); ok || g.limit != 1 || g.times.n != 1 {
+		t.Errorf("after one message it goes on: %v, to %d, with %d times", ok, g.limit, g.times.n)
+	}
+	for _, name := range []string{"send_lat", "write_lat", "read_lat", "send_bw", "read_bw"} {
+		c := config(t, name, func(c *Config) { c.Iters, c.Duration = 0, 1 })
+		if client, _ := measured(t, c); client.Iterations == 0 || c.Test.Latency && client.Latency == nil {
+			t.Errorf("%s: %+v", name, client)
+		}
+	}
+}
+
 // The side that answers may hear that there is no more while its own last write is under
 // way: it does not wait for another message then.
 func TestLastAnswer(t *testing.T) {
 	c := config(t, "write_lat", func(c *Config) { c.Iters, c.Duration = 0, time.Hour })
 	a, b := openPair(t, fabric(t), c, c)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	here, there := net.Pipe()
 	type begun struct {
@@ -346,7 +368,7 @@ func TestInterrupt(t *testing.T) {
 				stopped := make(chan struct{})
 				go func() {
 					defer close(stopped)
-					for end := time.Now().Add(time.Minute); count.Load() < 30 && time.Now().Before(end); {
+					for end := time.Now().Add(5 * time.Minute); count.Load() < 30 && time.Now().Before(end); {
 						time.Sleep(time.Millisecond)
 					}
 					if who != "server" {
@@ -383,50 +405,6 @@ func TestInterrupt(t *testing.T) {
 				b.Close()
 			})
 		}
-	}
-}
-
-// The loops allocate nothing for a message: ten times as many messages are not hundreds of
-// allocations more. What the model does for each is of no account here.
-func TestAllocations(t *testing.T) {
-	for _, name := range []string{"send_bw", "write_bw", "read_bw", "atomic_bw", "send_lat", "write_lat", "read_lat", "send_bw -b", "send_bw UD", "send_lat UD", "send_bw -e", "send_lat -e"} {
-		t.Run(name, func(t *testing.T) {
-			test, way, _ := strings.Cut(name, " ")
-			mallocs := func(iters int) uint64 {
-				c := config(t, test, func(c *Config) { c.Iters, c.NoPeak = iters, false })
-				switch way {
-				case "-b":
-					c.Bidirectional = true
-				case "-e":
-					c.Wait = Event
-				case "":
-				default:
-					c.Transport = way
-				}
-				a, b := openPair(t, fabric(t), c, c)
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
-				pc, ps := playBoth(t.Context(), t.Context(), a, b, nil)
-				runtime.ReadMemStats(&after)
-				if pc.err != nil || ps.err != nil {
-					t.Fatal(pc.err, ps.err)
-				}
-				a.Close()
-				b.Close()
-				return after.Mallocs - before.Mallocs
-			}
-			mallocs(100)
-			few, many := mallocs(200), mallocs(2200)
-			// On a busy machine the model sends again, and the rest of the program goes
-			// on: that only adds. What the loops allocate is there every time.
-			for tries := 1; many > few+500; tries++ {
-				if tries == 10 {
-					t.Fatalf("%.2f allocations a message: %d with 200, %d with 2200", float64(many-few)/2000, few, many)
-				}
-				few, many = mallocs(200), mallocs(2200)
-			}
-			t.Logf("%d allocations with 200 messages, %d with 2200", few, many)
-		})
 	}
 }
 

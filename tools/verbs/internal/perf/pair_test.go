@@ -114,7 +114,7 @@ func config(t testing.TB, name string, change func(*Config)) Config {
 // measured runs a configuration on the model.
 func measured(t testing.TB, c Config) (client, server *Report) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	a, b := openPair(t, fabric(t), c, c)
 	pc, ps := playBoth(ctx, ctx, a, b, nil)

@@ -154,23 +154,28 @@ func (p *phase) end(ctx context.Context, l *link, mine result, err error) (*resu
 func (l *link) tell(n int64) error { return l.send(message{Sent: &sent{n}}) }
 
 // silence is how long nothing may come where messages may get lost, before a test of
-// latency is over.
-const silence = 30 * time.Second
+// latency is over. It is counted in looks, since a machine that stands still does not look:
+// that is no silence of the other side's.
+const (
+	silence       = 30 * time.Second
+	silentLooks   = 20
+	silenceBefore = silence / silentLooks // each
+)
 
 // watchdog ends a phase in which count has not changed for long. Stop it when done.
 func (p *phase) watchdog(count *atomic.Int64, transport string) (stop func()) {
 	quit := make(chan struct{})
 	go func() {
-		last, at := count.Load(), time.Now()
-		for tick := time.NewTicker(silence / 20); ; {
+		last, same := count.Load(), 0
+		for tick := time.NewTicker(silenceBefore); ; {
 			select {
 			case <-quit:
 				tick.Stop()
 				return
-			case now := <-tick.C:
+			case <-tick.C:
 				if n := count.Load(); n != last {
-					last, at = n, now
-				} else if now.Sub(at) > silence {
+					last, same = n, 0
+				} else if same++; same > silentLooks {
 					p.endHard(fmt.Errorf("nothing has come for %v: a message got lost, as %s may lose them, and nobody sends it again", silence, transport))
 					return
 				}

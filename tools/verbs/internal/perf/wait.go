@@ -98,13 +98,14 @@ const graceTime = time.Second
 // grace takes completions as long as they come. 0 says that none came for graceTime.
 func (w *wait) grace(wcs []uverbs.WC) (int, error) {
 	for end := time.Now().Add(graceTime); ; {
+		late := time.Now().After(end) // before the look: one that stood still has not looked
 		n, err := w.cq.Poll(wcs)
 		switch {
 		case n > 0 || err != nil:
 			return n, err
 		case w.phase.hardly.Load():
 			return 0, context.Cause(w.phase.hard)
-		case time.Now().After(end):
+		case late:
 			return 0, nil
 		}
 		runtime.Gosched()
