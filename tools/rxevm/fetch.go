@@ -304,6 +304,9 @@ func unpackAll(ctx context.Context, dir string, debs []string) error {
 	return nil
 }
 
+// goodbye is how long a child that is asked to stop may take to clean up.
+var goodbye = 5 * time.Second
+
 // runChild runs a command made with a context. It dies with this process; when the context ends it
 // and its children are asked to stop. Its temporary files go into a folder that is removed
 // afterwards: the go command, and tests, leave theirs behind when a signal ends them. (It makes go
@@ -324,7 +327,7 @@ func runChildThen(cmd *exec.Cmd, started func()) error {
 		interrupted = true
 		return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
 	}
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = goodbye
 	err = onLockedThread(func() error {
 		if err := cmd.Start(); err != nil {
 			return err

@@ -44,7 +44,7 @@ func (h *host) kvmWorks(ctx context.Context, t hostTool, k kernelDir, arch strin
 			return answer == "yes"
 		}
 	}
-	works := probeKVM(ctx, t, k, arch)
+	works := probeKVM(ctx, t, k, arch, kvmPatience)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -61,8 +61,9 @@ func (h *host) kvmWorks(ctx context.Context, t hostTool, k kernelDir, arch strin
 	return works
 }
 
-// probeKVM starts a kernel under KVM and waits for its first console line.
-func probeKVM(ctx context.Context, t hostTool, k kernelDir, arch string) bool {
+// probeKVM starts a kernel under KVM and waits for its first console line as long as patience
+// lets it.
+func probeKVM(ctx context.Context, t hostTool, k kernelDir, arch string, patience time.Duration) bool {
 	con := &console{}
 	// With all messages on, the kernel's first line is its version, and a missing /init cannot be
 	// reached before it.
@@ -75,7 +76,7 @@ func probeKVM(ctx context.Context, t hostTool, k kernelDir, arch string) bool {
 	defer e.kill()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(kvmPatience)
+	end := time.After(patience)
 	for {
 		select {
 		case <-tick.C:

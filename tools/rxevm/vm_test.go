@@ -237,24 +237,23 @@ func fakeQEMU(t *testing.T, script string) hostTool {
 }
 
 func TestKVMNeedsAConsoleLine(t *testing.T) {
+	// What comes is waited for, what does not come is not.
+	const long, brief = 5 * time.Minute, 200 * time.Millisecond
 	for name, tt := range map[string]struct {
-		script string
-		want   bool
+		script   string
+		patience time.Duration
+		want     bool
 	}{
-		"boots":         {"echo '[    0.000000] Linux version'; sleep 1000", true},
-		"refuses":       {"echo 'Could not access KVM kernel module' >&2; exit 1", false},
-		"hangs silent":  {"sleep 1000", false},
-		"half a line":   {"printf 'SeaBIOS'; sleep 1000", false},
-		"prints, exits": {"echo '[    0.000000] Linux version'", true},
+		"boots":         {"echo '[    0.000000] Linux version'; sleep 1000", long, true},
+		"refuses":       {"echo 'Could not access KVM kernel module' >&2; exit 1", long, false},
+		"hangs silent":  {"sleep 1000", brief, false},
+		"half a line":   {"printf 'SeaBIOS'; sleep 1000", brief, false},
+		"prints, exits": {"echo '[    0.000000] Linux version'", long, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			start := time.Now()
-			if got := probeKVM(t.Context(), fakeQEMU(t, tt.script), kernelDir{}, "amd64"); got != tt.want {
+			if got := probeKVM(t.Context(), fakeQEMU(t, tt.script), kernelDir{}, "amd64", tt.patience); got != tt.want {
 				t.Errorf("KVM works: %v, want %v", got, tt.want)
-			}
-			if d := time.Since(start); d > kvmPatience+5*time.Second {
-				t.Errorf("the probe took %v", d)
 			}
 		})
 	}
@@ -270,7 +269,7 @@ func TestEmulatorIsEndedWithItsChildren(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	e.kill()
 	e.kill() // A second time does nothing.
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if errors.Is(unix.Kill(-group, 0), unix.ESRCH) {
 			return
 		}
