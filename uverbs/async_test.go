@@ -18,7 +18,7 @@ func event(t *testing.T, d *Device) Event {
 	select {
 	case e := <-d.Events():
 		return e
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no event")
 		return Event{}
 	}
@@ -42,7 +42,7 @@ func TestEventsDropped(t *testing.T) {
 	for i := range eventBacklog + 10 {
 		r.k.SetPort("rxe0", i%2 != 0)
 	}
-	for end := time.Now().Add(30 * time.Second); r.dev.DroppedEvents() < 10; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); r.dev.DroppedEvents() < 10; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d dropped, want 10", r.dev.DroppedEvents())
 		}
@@ -63,7 +63,7 @@ func TestDeviceGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(5*time.Millisecond, func() { r.k.RemoveDevice("rxe0") })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var wcs [4]WC
 	n, err := w.Wait(ctx, wcs[:])

@@ -431,7 +431,7 @@ func TestOverrun(t *testing.T) {
 	}
 	select {
 	case <-woken:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the waiter was not woken")
 	}
 	var wcs [2]WC

@@ -324,7 +324,7 @@ func TestBug31Overrun(t *testing.T) {
 	select {
 	case err := <-asleep:
 		says(t, "Wait", err, ErrOverrun, "poll CQ of depth 31", "deeper")
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("the waiter sleeps")
 	}
 	if got < 31 || got >= 40 {
@@ -435,7 +435,7 @@ func TestBug42FailedQueueIsNotLookedAt(t *testing.T) {
 	if err := r.a.SendQueue().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	e := newEnds(t)
 	if err := r.a.Drain(ctx, func(w WC) {
@@ -474,7 +474,7 @@ func TestBug48CountersAfterReset(t *testing.T) {
 			}
 		}
 		var wcs [8]WC
-		for end := time.Now().Add(time.Minute); !r.a.sq.requests.Idle() || !r.a.rq.requests.Idle(); {
+		for end := time.Now().Add(patience); !r.a.sq.requests.Idle() || !r.a.rq.requests.Idle(); {
 			for _, q := range []*CQ{r.sendQ, r.recvQ} {
 				if _, err := q.Poll(wcs[:]); err != nil || time.Now().After(end) {
 					t.Fatalf("round %d: outstanding after a reset: %v", round, err)

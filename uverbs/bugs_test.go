@@ -34,7 +34,7 @@ func within(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatalf("%s blocks", what)
 	}
 }
@@ -272,7 +272,7 @@ func TestBug08NoEventIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var wcs [4]WC
 	for seen := 0; seen < 2*total; {
@@ -301,7 +301,7 @@ func TestBug11DrainAnIdleQueue(t *testing.T) {
 	if err := r.a.SendQueue().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var ends []WC
 	if err := r.a.Drain(ctx, func(w WC) { ends = append(ends, w) }); err != nil {

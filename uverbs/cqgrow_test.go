@@ -76,7 +76,7 @@ func TestGrowWhenFull(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for end := time.Now().Add(30 * time.Second); q.Usage().Occupied < int(posted-next); {
+		for end := time.Now().Add(patience); q.Usage().Occupied < int(posted-next); {
 			if time.Now().After(end) {
 				t.Fatalf("%d of %d completions are there", q.Usage().Occupied, posted-next)
 			}

@@ -99,7 +99,7 @@ func TestStatsRandom(t *testing.T) {
 				link()
 			}
 		}
-		for end := time.Now().Add(30 * time.Second); !r.a.sq.requests.Idle(); {
+		for end := time.Now().Add(patience); !r.a.sq.requests.Idle(); {
 			if r.a.sq.requests.Quiet() && r.a.sq.Room() > 0 { // nobody hears of the last ones without another
 				all++
 				r.post(t, 1)

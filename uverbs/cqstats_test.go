@@ -360,6 +360,17 @@ func TestStatsBesidePollers(t *testing.T) {
 		t.Fatal(err)
 	}
 	const total = 400
+	sq, posted := a.SendQueue(), 0
+	post := func() {
+		for posted < total && sq.Room() > 0 {
+			sq.Write(uint64(posted), r.peer.Regions[0].At(0), r.mr.Span(0, 8))
+			posted++
+		}
+		if err := sq.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post() // so many at once that the queue grows, however fast they are polled later
 	var got atomic.Int32
 	var wg sync.WaitGroup
 	for range 2 {
@@ -396,15 +407,8 @@ func TestStatsBesidePollers(t *testing.T) {
 			time.Sleep(100 * time.Microsecond)
 		}
 	})
-	sq := a.SendQueue()
-	for posted := 0; posted < total; {
-		if sq.Room() > 0 {
-			sq.Write(uint64(posted), r.peer.Regions[0].At(0), r.mr.Span(0, 8))
-			posted++
-		}
-		if err := sq.Flush(); err != nil {
-			t.Fatal(err)
-		}
+	for posted < total {
+		post()
 	}
 	wg.Wait()
 	s := q.Stats()

@@ -76,7 +76,7 @@ func (r *rig) make(events bool) (err error) {
 func (r *rig) connect() error {
 	ca, cb := net.Pipe()
 	defer ca.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
@@ -142,7 +142,7 @@ func wait(t testing.TB, q *CQ, n int) []WC {
 	t.Helper()
 	var all []WC
 	wcs := make([]WC, 16)
-	for end := time.Now().Add(30 * time.Second); len(all) < n; {
+	for end := time.Now().Add(patience); len(all) < n; {
 		k, err := q.Poll(wcs[:min(len(wcs), n-len(all))])
 		if err != nil {
 			t.Fatal(err)

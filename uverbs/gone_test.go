@@ -52,7 +52,7 @@ func TestWaitsOnDeviceGone(t *testing.T) {
 				} else {
 					time.AfterFunc(10*time.Millisecond, func() { r.k.RemoveDevice("rxe0") })
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				if err := wait(ctx, r); err != nil && !errors.Is(err, ErrDeviceGone) {
 					t.Errorf("%v, want %v", err, ErrDeviceGone)
@@ -96,11 +96,7 @@ func TestHandshakeLeavesNoGoroutine(t *testing.T) {
 	if _, err := qp.Handshake(t.Context(), ours); err == nil {
 		t.Fatal("zeros are no greeting")
 	}
-	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines before, %d after", before, runtime.NumGoroutine())
-		}
-	}
+	settles(t, before, "afterwards")
 }
 
 // lastByte calls read when the peer's last byte of a handshake arrives.

@@ -111,7 +111,7 @@ func newHandover(t testing.TB, kind string) *handover {
 func (h *handover) play(t *testing.T, turns int, take func(p *player, wcs []WC) (int, error)) {
 	var device, all sync.WaitGroup
 	device.Go(h.device.run)
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(patience)
 	for i, p := range h.players {
 		all.Go(func() {
 			if i == 0 {

@@ -71,7 +71,7 @@ func (s *slowFile) beside(t *testing.T, call, shut func() error) (called, shutEr
 	go func() { done <- call() }()
 	select {
 	case <-s.entered:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the call did not reach the kernel")
 	}
 	go func() { closed <- shut() }()

@@ -214,7 +214,7 @@ func TestResetWakesWaiter(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var wcs [4]WC
 	// The end of the context would wake it too.

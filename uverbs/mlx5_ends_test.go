@@ -16,7 +16,7 @@ import (
 // ones are posted afterwards: its record of them begins anew, too.
 func TestModelResetForgetsReceives(t *testing.T) {
 	_, p := modelPair(t, model.DeviceConfig{})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for id := range uint64(3) {
 		p.b.RecvQueue().Recv(id, p.mr.Span(4096, 64))
@@ -57,7 +57,7 @@ func TestModelDrainHearsOfQuietSends(t *testing.T) {
 		if err := p.a.SendQueue().Flush(); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		err := p.a.Drain(ctx, func(w uverbs.WC) { t.Errorf("a quiet send that succeeded is heard of: %+v", w) })
 		if err != nil {

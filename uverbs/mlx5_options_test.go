@@ -65,13 +65,13 @@ func (p *pair) take(t testing.TB, n int) []uverbs.WC {
 	t.Helper()
 	wcs := make([]uverbs.WC, n)
 	got := 0
-	for end := time.Now().Add(30 * time.Second); got < n; {
+	for end := time.Now().Add(patience); got < n; {
 		k, err := p.q.Poll(wcs[got:])
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got += k; time.Now().After(end) {
-			t.Fatalf("%d of %d completions after 30s: %+v", got, n, wcs[:got])
+			t.Fatalf("%d of %d completions: %+v", got, n, wcs[:got])
 		}
 	}
 	return wcs
@@ -316,7 +316,7 @@ func TestModelClockGone(t *testing.T) {
 	f.Model().Device("sim0").Fail()
 	for range d.Events() { // the last one is EventDeviceGone
 	}
-	limit := time.Now().Add(30 * time.Second)
+	limit := time.Now().Add(patience)
 	for err = nil; err == nil && time.Now().Before(limit); time.Sleep(time.Millisecond) {
 		_, err = c.Time(5)
 	}

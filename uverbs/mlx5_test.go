@@ -15,6 +15,10 @@ import (
 	"github.com/goverbs/goverbs/uverbs/sim"
 )
 
+// patience is how long something may take that takes microseconds: the machine may be busy,
+// or stand still.
+const patience = 2 * time.Minute
+
 // modelPair is a connected pair of queue pairs of a ConnectX in software. What a
 // program did that a correct one does not do fails the test.
 func modelPair(t testing.TB, config model.DeviceConfig) (*sim.Fabric, *pair) {
@@ -92,7 +96,7 @@ func TestModelShutdownWaitsForQuietSends(t *testing.T) {
 				p.a.SendQueue().Write(99, p.peer.Regions[0].At(8192), p.mr.Span(0, 1))
 			}
 			c := newCollect(t, p.q)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if err := p.a.Shutdown(ctx); err != nil {
 				t.Fatal(err)
@@ -123,7 +127,7 @@ func TestModelShutdownHearsOfFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newCollect(t, p.q)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := p.a.Shutdown(ctx); err != nil {
 		t.Fatal(err)
@@ -147,7 +151,7 @@ func TestModelShutdownHearsOfFailures(t *testing.T) {
 // posted, staged or taken back before.
 func TestModelRestart(t *testing.T) {
 	_, p := modelPair(t, model.DeviceConfig{})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	drop := func(uverbs.WC) {}
 	for round := range 20 {
@@ -352,7 +356,7 @@ func modelLife(t *testing.T, f *sim.Fabric) (err error) {
 		return err
 	}
 	var wcs [8]uverbs.WC
-	for n, end := 0, time.Now().Add(20*time.Second); n < 4; {
+	for n, end := 0, time.Now().Add(patience); n < 4; {
 		k, err := q.Poll(wcs[:])
 		if err != nil {
 			return err

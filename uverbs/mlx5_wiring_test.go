@@ -381,7 +381,7 @@ func TestWiringWaiters(t *testing.T) {
 	loop(1)
 	select {
 	case <-woken:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the waiter that stayed was not woken")
 	}
 	leaveB()
@@ -419,7 +419,7 @@ func loopOn(t *testing.T, p *pair, q *uverbs.CQ) func(id uint64) {
 func poll1(t *testing.T, q *uverbs.CQ, id uint64) {
 	t.Helper()
 	var wcs [2]uverbs.WC
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Microsecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Microsecond) {
 		n, err := q.Poll(wcs[:])
 		if err != nil || n > 1 || n == 1 && (wcs[0].ID != id || wcs[0].Err() != nil) {
 			t.Fatalf("Poll: %d, %v, %+v", n, err, wcs[0])
@@ -645,7 +645,7 @@ func TestWiringScarce(t *testing.T) {
 		t.Fatal(err)
 	}
 	q = nil
-	for end := time.Now().Add(10 * time.Second); !d.RecordsIdle(); uverbs.Collect() {
+	for end := time.Now().Add(patience); !d.RecordsIdle(); uverbs.Collect() {
 		if time.Now().After(end) {
 			t.Fatal("records of queues that are closed are taken")
 		}
@@ -702,7 +702,7 @@ func TestWiringShutdownAwaitsStaging(t *testing.T) {
 	if n := sq.Room(); n != room {
 		t.Errorf("room for %d, and %d after a request that is refused", room, n)
 	}
-	long, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	long, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := p.a.Drain(long, func(w uverbs.WC) { t.Errorf("%+v", w) }); err != nil {
 		t.Fatal(err)
@@ -758,7 +758,7 @@ func TestWiringShutdownAfterReset(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	f.Model().ClearFaults()
-	long, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	long, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := p.a.Drain(long, func(w uverbs.WC) { t.Errorf("%+v", w) }); err != nil {
 		t.Fatal(err)
@@ -805,7 +805,7 @@ func TestWiringNopAwaitsWindow(t *testing.T) {
 	if err := qp.SendQueue().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	long, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	long, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := qp.Drain(long, func(w uverbs.WC) { t.Errorf("%+v", w) }); err != nil {
 		t.Fatal(err)

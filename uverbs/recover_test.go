@@ -121,7 +121,7 @@ func TestRecover(t *testing.T) {
 		for _, how := range []string{"polling", "beside pollers"} {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				r := newRig(t, false)
-				ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				for round := range 3 {
 					var mu sync.Mutex
@@ -378,7 +378,7 @@ func TestRecoverGone(t *testing.T) {
 			}
 			r.k.RemoveDevice("rxe0")
 			var n atomic.Int32
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			err := recoverHow(t, r)[how](ctx, func(WC) { n.Add(1) }, func(context.Context, *QP) error {
 				t.Error("exchange was called")

@@ -95,7 +95,7 @@ func lastEnds(t *testing.T, q *CQ, failures ...Status) (n int, why error) {
 	t.Helper()
 	seen := make(map[uint64]bool)
 	var wcs [2]WC
-	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
+	for end := time.Now().Add(patience); ; runtime.Gosched() {
 		n, err := q.Poll(wcs[:])
 		for _, w := range wcs[:n] {
 			if seen[w.ID] || w.Status != StatusSuccess && w.Status != StatusFlushed && !slices.Contains(failures, w.Status) {

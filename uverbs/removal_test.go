@@ -20,7 +20,7 @@ func overIn(t *testing.T, removed <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-removed:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Error("the removal waits for somebody")
 	}
 }
@@ -237,7 +237,7 @@ func TestQueueDiesAwake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	time.AfterFunc(50*time.Millisecond, func() { // it sleeps by then, as a rule
 		(&asyncEvents{dev: r.dev, ch: make(chan Event, 1)}).handle(Event{Type: EventCQError, CQ: r.sendQ})

@@ -195,7 +195,7 @@ func TestReregisterHeap(t *testing.T) {
 // collected waits until the collector has taken what p points to.
 func collected(t *testing.T, what string, p weak.Pointer[byte]) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); p.Value() != nil; {
+	for end := time.Now().Add(patience); p.Value() != nil; {
 		if time.Now().After(end) {
 			t.Errorf("%s is not collected", what)
 			return

@@ -143,7 +143,7 @@ func TestShutdownWaitsForFlush(t *testing.T) {
 	flushed, drained := make(chan error, 1), make(chan error, 1)
 	go func() { flushed <- r.a.RecvQueue().Flush() }()
 	<-s.entered
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var got []WC
 	go func() { drained <- r.a.Drain(ctx, func(w WC) { got = append(got, w) }) }()

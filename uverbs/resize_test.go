@@ -101,7 +101,7 @@ func TestResizeBesidePoller(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(30 * time.Second); !sq.requests.Idle() && time.Now().Before(end); {
+	for end := time.Now().Add(patience); !sq.requests.Idle() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	stop.Store(true)
@@ -168,7 +168,7 @@ func TestResizeFailsBesideWaiter(t *testing.T) {
 	if err := sq.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	waited := make(chan error, 1)
 	go func() { waited <- sq.WaitRoom(ctx, 1) }()

@@ -73,7 +73,7 @@ func TestSRQLifeWithAFailureAtEveryCall(t *testing.T) {
 			return err
 		}
 		var wcs [4]WC
-		for n, end := 0, time.Now().Add(30*time.Second); n < 2; {
+		for n, end := 0, time.Now().Add(patience); n < 2; {
 			k, err := r.recvQ.Poll(wcs[:])
 			if err != nil {
 				return err

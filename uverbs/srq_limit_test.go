@@ -28,7 +28,7 @@ func TestSRQLimit(t *testing.T) {
 			if !want || e.Type != EventSRQLimitReached || e.SRQ != p.srq || !strings.Contains(e.String(), "SRQ limit reached on an SRQ of depth 8") {
 				t.Errorf("event %v", e)
 			}
-		case <-time.After(map[bool]time.Duration{false: 10 * time.Millisecond, true: 30 * time.Second}[want]):
+		case <-time.After(map[bool]time.Duration{false: 10 * time.Millisecond, true: patience}[want]):
 			if want {
 				t.Error("no event")
 			}

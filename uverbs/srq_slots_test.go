@@ -219,7 +219,7 @@ func TestSRQNumbersUsedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Every fourth one lives until its messages were heard.
-		for end := time.Now().Add(30 * time.Second); heardLive.Load() < uint64(len(must)); {
+		for end := time.Now().Add(patience); heardLive.Load() < uint64(len(must)); {
 			if time.Now().After(end) {
 				t.Fatalf("round %d: %d messages of %d were heard; room %d", round, heardLive.Load(), len(must), srq.RecvQueue().Room())
 			}
@@ -234,7 +234,7 @@ func TestSRQNumbersUsedAgain(t *testing.T) {
 			}
 		}
 	}
-	for end := time.Now().Add(30 * time.Second); srq.RecvQueue().Room() != depth-int(unposted(srq)); {
+	for end := time.Now().Add(patience); srq.RecvQueue().Room() != depth-int(unposted(srq)); {
 		if time.Now().After(end) {
 			t.Fatalf("room %d, %d receives are still posted", srq.RecvQueue().Room(), unposted(srq))
 		}

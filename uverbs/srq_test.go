@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/uverbs/internal/fakekernel"
@@ -144,7 +143,7 @@ func TestSRQ(t *testing.T) {
 func TestShutdownSRQ(t *testing.T) {
 	p := newPool(t, fakekernel.Device{})
 	p.post(t, 1, 2, 3)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	p.send(t, 0, "first")
 	var ends []WC

@@ -7,7 +7,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
@@ -361,7 +360,7 @@ func TestNoAHNumbers(t *testing.T) {
 // Shutdown ends a UD queue pair, and Restart makes it ready to send.
 func TestShutdownUD(t *testing.T) {
 	u := newUD(t, fakekernel.Device{})
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	u.y.RecvQueue().Recv(1, u.mr.Span(0, 100))
 	u.flush(t)

@@ -79,11 +79,10 @@ func mappedFiles(t *testing.T, path string) int {
 
 // eventually waits for cond, which a finalizing goroutine brings about.
 func eventually(cond func() bool) bool {
-	for range 200 {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if cond() {
 			return true
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	return false
 }
