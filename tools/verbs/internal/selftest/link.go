@@ -29,8 +29,8 @@ const magic = "goverbs selftest"
 const maxLine = 1 << 20
 
 // greetingPatience is how long a greeting may take, linkGrace how much longer than an
-// order's patience its answer.
-const (
+// order's patience its answer. Tests have more of both.
+var (
 	greetingPatience = 10 * time.Second
 	linkGrace        = 20 * time.Second
 )

@@ -17,6 +17,12 @@ import (
 // patient is how long tests wait for what is to come: it is to be long.
 const patient = 60 * time.Second
 
+// The machine of a test may stand still for as long as another end may be silent.
+func TestMain(m *testing.M) {
+	greetingPatience, linkGrace = 2*patient, 2*patient
+	m.Run()
+}
+
 // onModel is a run on a device of the model.
 func onModel(t testing.TB, f *sim.Fabric) Config {
 	t.Helper()
