@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -175,18 +176,21 @@ func TestExchangeEnds(t *testing.T) {
 
 // The port is named when it is taken, and so is the server when there is none.
 func TestNobodyThere(t *testing.T) {
+	// The port of the one end of a connection is taken, so that nobody listens there.
 	l, port := listener(t)
-	l.Close()
-	if _, err := call(t.Context(), "127.0.0.1", port, someAddress); err == nil || !strings.Contains(err.Error(), "connect to the server") {
-		t.Errorf("error %v", err)
-	}
-	taken, err := listen(t.Context(), port)
+	conn, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	defer conn.Close()
+	free := conn.LocalAddr().(*net.TCPAddr).Port
+	if _, err := call(t.Context(), "127.0.0.1", free, someAddress); err == nil || !strings.Contains(err.Error(), "connect to the server") {
+		t.Errorf("error %v", err)
+	}
 	if again, err := listen(t.Context(), port); err == nil {
 		again.Close()
 		t.Errorf("port %d twice", port)
+	} else if !strings.Contains(err.Error(), strconv.Itoa(port)) {
+		t.Errorf("error %v does not name port %d", err, port)
 	}
 }
