@@ -90,7 +90,7 @@ func TestCancelledToolGoesWithItsChildren(t *testing.T) {
 	// cleans up.
 	defer func(d time.Duration) { goodbye = d }(goodbye)
 	goodbye = 5 * time.Minute // on a busy machine
-	_, err := runTool(ctx, "", "/bin/sh", "-c", `sh -c 'trap ": > `+mark+`; exit" INT; : > `+ready+`; while :; do sleep 0.05; done'; exit 1`)
+	_, err := runTool(ctx, "", "/bin/sh", "-c", `sh -c 'trap ": > `+mark+`; exit" INT TERM; : > `+ready+`; while :; do sleep 0.05; done'; exit 1`)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of the context", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -325,7 +326,11 @@ func runChildThen(cmd *exec.Cmd, started func()) error {
 	interrupted := false
 	cmd.Cancel = func() error {
 		interrupted = true
-		return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
+		stop := syscall.SIGINT
+		if signal.Ignored(stop) { // as in the background of a shell: by children, too
+			stop = syscall.SIGTERM
+		}
+		return syscall.Kill(-cmd.Process.Pid, stop)
 	}
 	cmd.WaitDelay = goodbye
 	err = onLockedThread(func() error {
