@@ -185,8 +185,8 @@ func TestSlowClientsEnd(t *testing.T) {
 			t.Errorf("%q and then nothing: status %d, want %d", part, status, want)
 		}
 	}
-	// A client that does not fetch its answer is let go of when its time is
-	// over, and when the server ends.
+	// A client that does not fetch its answer is let go of when its time is over, and when
+	// the server ends; and so is one that has its answer and does not close.
 	for _, limit := range []time.Duration{50 * time.Millisecond, time.Hour} {
 		s := Server{WriteTimeout: limit, linger: limit}
 		s.Set(make([]byte, 64<<20))
@@ -196,7 +196,12 @@ func TestSlowClientsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		lazy.Read(make([]byte, 1)) // it is being answered, or was
-		// Another has its answer and does not close.
+		if limit < patience {
+			stop()
+			quick := Server{WriteTimeout: patience, linger: limit} // but not to answer
+			addr, stop = served(t, &quick)
+			quick.Set(nil)
+		}
 		s.Set(nil)
 		if p := ask(t, addr, get); p.status != 200 || p.body != "" {
 			t.Errorf("%+v", p)
