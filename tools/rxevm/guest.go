@@ -57,6 +57,10 @@ func guestMain() {
 	select {}
 }
 
+// guestPatience is how long something may take in the guest that is sure to come: under emulation
+// the guest stands still when its host does.
+const guestPatience = time.Minute
+
 // guestRun sets the guest up, serves the host and takes soft-RoCE down again.
 func guestRun() error {
 	if err := guestMounts(); err != nil {
@@ -73,7 +77,7 @@ func guestRun() error {
 	if err := loadModules(cfg.PortModules); err != nil {
 		return err
 	}
-	port, err := openPort(5 * time.Second)
+	port, err := openPort(guestPatience)
 	if err != nil {
 		return err
 	}
@@ -89,7 +93,7 @@ func guestRun() error {
 	if err := addRXE("rxe0", "dummy0"); err != nil {
 		return err
 	}
-	if err := waitGID("rxe0", "::ffff:"+guestAddr, 5*time.Second); err != nil {
+	if err := waitGID("rxe0", "::ffff:"+guestAddr, guestPatience); err != nil {
 		return err
 	}
 	before, err := resources("rxe0")
@@ -192,7 +196,7 @@ func guestTeardown(before nldev.ResourceCounts) byeReport {
 	}
 	// Newer kernels free objects from a work queue: give them time before calling it a leak.
 	var diff string
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(guestPatience); ; time.Sleep(20 * time.Millisecond) {
 		reap()
 		after, err := resources("rxe0")
 		if errors.Is(err, os.ErrNotExist) {
@@ -221,7 +225,7 @@ func guestTeardown(before nldev.ResourceCounts) byeReport {
 		} else if err := unix.DeleteModule("rdma_rxe", unix.O_NONBLOCK); err != nil && !errors.Is(err, unix.ENOENT) {
 			leak("removing the module rdma_rxe: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(guestPatience):
 		leak("removing rxe0 blocks: something still holds it")
 	}
 	b, err := os.ReadFile("/proc/sys/kernel/tainted")

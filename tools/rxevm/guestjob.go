@@ -123,7 +123,7 @@ func (s *jobServer) run(id uint32, j job, g *guestJob) exitReport {
 		return exitReport{}
 	}
 	if j.Listen != 0 {
-		if err := waitListen(j.Listen, g.kill, 30*time.Second); err != nil {
+		if err := waitListen(j.Listen, g.kill, 2*guestPatience); err != nil {
 			return exitReport{Code: 127, Err: err.Error()}
 		}
 	}
@@ -135,8 +135,9 @@ func (s *jobServer) run(id uint32, j job, g *guestJob) exitReport {
 		Path: path, Args: j.Args, Env: j.Env, Dir: j.Dir,
 		Stdout: streamWriter{s.out, frameStdout, id}, Stderr: streamWriter{s.out, frameStderr, id},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-		// A grandchild that keeps the pipes open must not keep the job alive.
-		WaitDelay: 2 * time.Second,
+		// A grandchild that keeps the pipes open must not keep the job alive. What is in them
+		// when the program ends is lost after that, so a busy machine has to get by with it.
+		WaitDelay: 10 * time.Second,
 	}
 	if j.CPUs != 0 {
 		group, remove, err := j.limit(fmt.Sprintf("job%d", id))

@@ -98,7 +98,7 @@ const readmeInGuest = "/bin/readme"
 // readme runs the README's program and looks for what it says of itself.
 func (s *suite) readme(ctx context.Context, where string, v *vm) {
 	s.step(where, "the README's program", func() (string, error) {
-		limit, cancel := withDeadline(ctx, time.Minute)
+		limit, cancel := withDeadline(ctx, 3*time.Minute)
 		defer cancel()
 		var out bytes.Buffer
 		code, err := v.run(limit, job{Args: []string{readmeInGuest}, Env: v.environ()}, jobIO{stdout: &out, stderr: &out})

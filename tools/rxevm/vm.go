@@ -202,8 +202,8 @@ func (v *vm) close(ctx context.Context) error {
 	if err := v.out.write(frameQuit, 0, nil); err == nil {
 		select {
 		case <-v.emu.done:
-		case <-time.After(60 * time.Second):
-			return exitError{exitKernel, fmt.Errorf("the guest %s did not shut down within a minute\nconsole:\n%s", v, v.console.last())}
+		case <-time.After(3 * guestPatience):
+			return exitError{exitKernel, fmt.Errorf("the guest %s did not shut down within %v\nconsole:\n%s", v, 3*guestPatience, v.console.last())}
 		case <-ctx.Done():
 			return v.ended(ctx)
 		}
