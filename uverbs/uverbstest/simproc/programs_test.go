@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long something may take that is sure to come.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // list prints the devices, their ports and what they can do.
 func list() error {
