@@ -134,7 +134,7 @@ func TestSharedResizeBesidePollers(t *testing.T) {
 		t.Errorf("room for %d free and %d staged slots: posting would allocate", cap(fresh.free), cap(fresh.staged))
 	}
 	s.Resize(200)
-	if n := testing.AllocsPerRun(10, func() {
+	if n := testing.AllocsPerRun(100, func() {
 		for s.Room() > 0 {
 			seq, _ := s.Stage(1, OpRecv, 8, false)
 			seqs = append(seqs[:0], seq)
