@@ -54,7 +54,7 @@ func Interrupt(t *testing.T, cmd *exec.Cmd) {
 		if err != nil {
 			t.Errorf("%v ended with %v", cmd.Args[1:], err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("%v does not end", cmd.Args[1:])
 	}
 }

@@ -23,7 +23,7 @@ func Served(t *testing.T, addr, n, want string) string {
 	for round := range 2 {
 		var text []byte
 		var err error
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			text, err = Program("-connect", addr, "-n", n).CombinedOutput()
 			if !strings.Contains(string(text), "connection refused") {
 				break // the server listens
