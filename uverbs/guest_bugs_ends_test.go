@@ -20,7 +20,7 @@ func TestGuestBug19QueueWithoutQPs(t *testing.T) {
 	}
 	for round := range 8 {
 		var qp *uverbs.QP
-		for end := time.Now().Add(30 * time.Second); ; {
+		for end := time.Now().Add(patience); ; {
 			if qp, err = p.pd.NewQP(uverbs.RC, &uverbs.QPOptions{CQ: q, SendDepth: 5, RecvDepth: 10}); err == nil {
 				break
 			}
@@ -75,7 +75,7 @@ func TestGuestBug27RingOfNKeepsN(t *testing.T) {
 						if e.Type == uverbs.EventCQError && e.CQ == q {
 							said++
 						}
-					case <-time.After(30 * time.Second):
+					case <-time.After(patience):
 						t.Fatal("the overrun was not reported")
 					}
 				}
@@ -159,7 +159,7 @@ func TestGuestBug41EveryBadRequestEnds(t *testing.T) {
 			t.Errorf("request %d ended as %+v, want %+v", i, w, want)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	drained := 0
 	if err := p.a.Drain(ctx, func(w uverbs.WC) {
@@ -233,7 +233,7 @@ func TestGuestBug42ErrorEndsAll(t *testing.T) {
 	if err := a.RecvQueue().Flush(); !errors.Is(err, uverbs.ErrState) {
 		t.Errorf("a receive in ERR: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := a.Drain(ctx, func(w uverbs.WC) { t.Errorf("drained %+v", w) }); err != nil {
 		t.Error(err)

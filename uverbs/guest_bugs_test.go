@@ -18,7 +18,7 @@ import (
 // eventSoon waits for an event of the queue.
 func eventSoon(t testing.TB, q *uverbs.CQ) bool {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		ok, err := q.TakeEvent()
 		if err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestGuestBug08NoEventIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	const total = 400
 	var posters sync.WaitGroup
@@ -231,7 +231,7 @@ func TestGuestBug11DrainAnIdleQueue(t *testing.T) {
 	if err := p.a.SendQueue().Flush(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var ends []uverbs.WC
 	if err := p.a.Drain(ctx, func(w uverbs.WC) { ends = append(ends, w) }); err != nil {
@@ -262,7 +262,7 @@ func TestGuestBug14EventsNotTaken(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		t.Fatal("Close waits for events")
 	}
 	if err := e.q.Close(); !errors.Is(err, os.ErrClosed) {

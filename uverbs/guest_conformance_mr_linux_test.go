@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/uverbs"
@@ -40,7 +39,7 @@ func TestGuestConformanceMR_BadFlags(t *testing.T) {
 // remake takes both queue pairs out of ERR and connects them again.
 func (p *pair) remake(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ignore := func(uverbs.WC) {}
 	if err := errors.Join(p.a.Drain(ctx, ignore), p.b.Drain(ctx, ignore), p.a.Restart(), p.b.Restart()); err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"testing"
-	"time"
 
 	"github.com/goverbs/goverbs/poll"
 	"github.com/goverbs/goverbs/uverbs"
@@ -113,7 +112,7 @@ func sleeper(t *testing.T, q *uverbs.CQ) func() []uverbs.WC {
 	wcs := make([]uverbs.WC, 4)
 	return func() []uverbs.WC {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		n, err := w.Wait(ctx, wcs)
 		if err != nil {

@@ -85,7 +85,7 @@ func TestGuestResize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	one := func() {
 		t.Helper()
@@ -141,7 +141,7 @@ func TestGuestDrain(t *testing.T) {
 		if err := p.a.SendQueue().Flush(); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		ends := map[uverbs.Side]map[uint64]int{uverbs.SendSide: {}, uverbs.RecvSide: {}}
 		if err := p.a.Drain(ctx, func(w uverbs.WC) {
 			ends[w.Side][w.ID]++
@@ -184,7 +184,7 @@ func TestGuestDrain(t *testing.T) {
 // more was staged since or not; the one after that works.
 func TestGuestStagedBeforeDrain(t *testing.T) {
 	p := newPair(t, false)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	write := func(id uint64) { p.a.SendQueue().Write(id, p.peer.Regions[0].At(0), p.mr.Span(4096, 8)) }
 	for round, more := range []bool{false, true} {

@@ -161,7 +161,7 @@ func TestGuestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var wcs [16]uverbs.WC
 	const total = 600

@@ -94,7 +94,7 @@ func TestGuestGroup(t *testing.T) {
 			go func() { done <- g.Run(ctx) }()
 			await := func(n int64) {
 				t.Helper()
-				for deadline := time.Now().Add(time.Minute); handled.Load() < n; time.Sleep(time.Millisecond) {
+				for deadline := time.Now().Add(patience); handled.Load() < n; time.Sleep(time.Millisecond) {
 					if time.Now().After(deadline) {
 						t.Fatalf("%d of %d completions came", handled.Load(), n)
 					}

@@ -93,7 +93,7 @@ func TestGuestLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		p.b.RecvQueue().Recv(1, p.mr.Span(0, 64))
 		if err := p.b.RecvQueue().Flush(); err != nil {
@@ -163,7 +163,7 @@ func (s *system) leavesNothing(t *testing.T, rounds int, do func()) {
 		}
 		return same && after.mappings < before.mappings+min(20, rounds) && after.rss <= before.rss+1<<20+1024*min(rounds, 10000)
 	}
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		if after = measure(t, s); clean() {
 			break
 		}
@@ -206,7 +206,7 @@ func TestGuestKilled(t *testing.T) {
 		cmd.Process.Kill()
 		cmd.Wait()
 		var after map[string]uint64
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if after = s.objects(t); maps.Equal(before, after) {
 				break
 			}

@@ -170,7 +170,7 @@ func setHugePages(t *testing.T, node, n int) int {
 // room.
 func awaitHugePages(t *testing.T, node, n int) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); setHugePages(t, node, n) != n; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); setHugePages(t, node, n) != n; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("node %d gives no %d huge pages", node, n)
 		}

@@ -170,7 +170,7 @@ func TestGuestPortEvents(t *testing.T) {
 		if err := set(up); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.After(10 * time.Second); ; {
+		for deadline := time.After(patience); ; {
 			select {
 			case e := <-d.Events():
 				if e.Type == typ && e.Port == 1 {

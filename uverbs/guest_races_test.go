@@ -30,7 +30,7 @@ func TestGuestRaces(t *testing.T) {
 				before := s.Objects()
 				holdRaces(t, &r, roundsOr(t, 5), 0, where)
 				runtime.GC()
-				for end := time.Now().Add(30 * time.Second); !maps.Equal(before, s.Objects()); time.Sleep(10 * time.Millisecond) {
+				for end := time.Now().Add(patience); !maps.Equal(before, s.Objects()); time.Sleep(10 * time.Millisecond) {
 					if time.Now().After(end) {
 						t.Fatalf("objects of the device: %v before, %v after", before, s.Objects())
 					}

@@ -65,7 +65,7 @@ func newPairOn(t testing.TB, d *uverbs.Device, events bool) *pair {
 func (p *pair) connect(t testing.TB) {
 	t.Helper()
 	ca, cb := net.Pipe()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
@@ -86,7 +86,7 @@ func (p *pair) wait(t testing.TB, n int) []uverbs.WC {
 	t.Helper()
 	var all []uverbs.WC
 	var wcs [8]uverbs.WC
-	for end := time.Now().Add(20 * time.Second); len(all) < n; {
+	for end := time.Now().Add(patience); len(all) < n; {
 		k, err := p.q.Poll(wcs[:])
 		if err != nil {
 			t.Fatal(err)
@@ -210,7 +210,7 @@ func TestGuestUnsignaled(t *testing.T) {
 	sq := p.a.SendQueue()
 	posted, ends := 0, 0
 	var wcs [16]uverbs.WC
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(patience)
 	for posted < 500 {
 		n := min(sq.Room(), 7)
 		for i := range n {
@@ -260,7 +260,7 @@ func TestGuestEvents(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			var wcs [4]uverbs.WC
 			for i := range 50 {

@@ -80,7 +80,7 @@ func (v *survivor) look() {
 // until looks until something is so.
 func (v *survivor) until(what string, so func() bool) {
 	v.t.Helper()
-	for end := time.Now().Add(60 * time.Second); ; v.look() {
+	for end := time.Now().Add(patience); ; v.look() {
 		v.mu.Lock()
 		ok := so()
 		v.mu.Unlock()
@@ -139,7 +139,7 @@ func (v *survivor) round(child bool) {
 	if !ok || w != v.first || w.Status != uverbs.StatusRetryExceeded || !errors.Is(p.a.Cause(), uverbs.StatusRetryExceeded) {
 		v.t.Fatalf("round %d: first failure %+v, %v, polled was %+v; %v", v.rounds, w, ok, v.first, p.a.Cause())
 	}
-	ctx, cancel := context.WithTimeout(v.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(v.t.Context(), patience)
 	defer cancel()
 	exchange := func(ctx context.Context, _ *uverbs.QP) error {
 		v.mu.Lock()
@@ -291,7 +291,7 @@ func TestGuestRecover(t *testing.T) {
 				}
 				return same && after.mappings < before.mappings+20 && after.rss <= before.rss+2<<20+1024*rounds
 			}
-			for end := time.Now().Add(30 * time.Second); !clean(); {
+			for end := time.Now().Add(patience); !clean(); {
 				if time.Now().After(end) {
 					t.Errorf("%d rounds have left something", rounds)
 					break

@@ -63,7 +63,7 @@ func TestGuestUC(t *testing.T) {
 				}
 			}
 			// A write completes when it has left, not when it is there.
-			for end := time.Now().Add(10 * time.Second); !bytes.Equal(p.snapshot(dst, test.n), want); time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(patience); !bytes.Equal(p.snapshot(dst, test.n), want); time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatal("the data did not arrive")
 				}
@@ -130,7 +130,7 @@ func TestGuestUCWindow(t *testing.T) {
 	p.mem.Uint64(0).Store(77)
 	p.a.SendQueue().Write(2, opened.At(0), p.mr.Span(0, 8))
 	p.one(t, p.a, uverbs.WC{ID: 2, Bytes: 8, Opcode: uverbs.OpWrite})
-	for end := time.Now().Add(10 * time.Second); p.mem.Uint64(4096).Load() != 77; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); p.mem.Uint64(4096).Load() != 77; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the write through the window did not arrive")
 		}
@@ -147,7 +147,7 @@ func TestGuestUCWindow(t *testing.T) {
 		p.one(t, p.a, uverbs.WC{ID: 5, Bytes: 8, Opcode: uverbs.OpWrite})
 		p.a.SendQueue().Write(6, again.At(0), p.mr.Span(0, 8))
 		p.one(t, p.a, uverbs.WC{ID: 6, Bytes: 8, Opcode: uverbs.OpWrite})
-		for end := time.Now().Add(10 * time.Second); p.mem.Uint64(8192).Load() != 78; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); p.mem.Uint64(8192).Load() != 78; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the write through the window that was bound again did not arrive")
 			}
@@ -204,7 +204,7 @@ func TestGuestUCTooLong(t *testing.T) {
 	if r, want := find(t, wcs, uverbs.RecvSide), (uverbs.WC{ID: 1, QPN: p.b.QPN(), Status: facts.shortRecv, Side: uverbs.RecvSide}); r != want {
 		t.Errorf("receive completion\n got %+v\nwant %+v", r, want)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		s, err := p.b.QueryState()
 		if err == nil && s == uverbs.StateErr {
 			break

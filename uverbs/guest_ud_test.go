@@ -226,7 +226,7 @@ func TestGuestDatagramTooLong(t *testing.T) {
 	case s == uverbs.StateErr:
 		// Now and then 6.1 loses the completions of the receives with the
 		// queue pair; Drain brings all to their ends.
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		if err := m.y.Drain(ctx, func(w uverbs.WC) { ends[w.ID] = w.Status }); err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func perfBoth(t *testing.T, serverArgs, clientArgs []string) (server, client *si
 		// It ends by itself: the other side has hung up.
 		select {
 		case <-done:
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			cancel()
 		}
 	}
@@ -116,7 +116,7 @@ func TestGuestPerfBadFlags(t *testing.T) {
 		"write_bw -e -X 100000":      "completion vector (-X)",
 		"send_bw -q 4096 -s 1000000": "memory",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // of a server that takes it, and waits
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // of a server that takes it, and waits
 		code, out, errs := runPerf(ctx, append(strings.Fields(args), "-p", strconv.Itoa(freePort(t)))...)
 		cancel()
 		if code != 2 || out != "" || !strings.Contains(errs, want) {
@@ -160,14 +160,14 @@ func TestGuestPerfInterrupted(t *testing.T) {
 			client.code = perfStatus(clientCtx, err, &client.stderr)
 		}()
 		// The first messages that count say that both sides are in the middle of it.
-		for end := time.Now().Add(time.Minute); o.count.Load() < 10 && time.Now().Before(end); {
+		for end := time.Now().Add(2 * time.Minute); o.count.Load() < 10 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		stop()
 		for _, done := range []chan struct{}{called, served} {
 			select {
 			case <-done:
-			case <-time.After(time.Minute):
+			case <-time.After(2 * time.Minute):
 				t.Fatalf("%s: a side goes on, after %d messages", name, o.count.Load())
 			}
 		}
