@@ -10,7 +10,9 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 
@@ -253,6 +255,29 @@ func TestNowhere(t *testing.T) {
 	if _, err := Dial(t.Context(), "no..name", taken); err == nil || !strings.HasPrefix(err.Error(), "find the server: ") || strings.Contains(err.Error(), "there first") {
 		t.Error(err)
 	}
+}
+
+// A test of latency over a transport that loses messages ends when none has come for long,
+// and goes on while they come, however slowly.
+func TestWatchdog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &phase{}
+		p.hard, p.endHard = context.WithCancelCause(t.Context())
+		var count atomic.Int64
+		stop := p.watchdog(&count, "UD")
+		for range 10 {
+			time.Sleep(silence - time.Second)
+			count.Add(1)
+		}
+		if err := p.hard.Err(); err != nil {
+			t.Errorf("messages come, and it ends: %v", context.Cause(p.hard))
+		}
+		time.Sleep(silence + 2*lookEvery)
+		if err := context.Cause(p.hard); err == nil || !strings.HasPrefix(err.Error(), "nothing has come for 30s: ") {
+			t.Errorf("nothing comes: %v", err)
+		}
+		stop()
+	})
 }
 
 // Where requests fail because the other side was killed, that is the reason.

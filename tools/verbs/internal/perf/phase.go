@@ -157,9 +157,9 @@ func (l *link) tell(n int64) error { return l.send(message{Sent: &sent{n}}) }
 // latency is over. It is counted in looks, since a machine that stands still does not look:
 // that is no silence of the other side's.
 const (
-	silence       = 30 * time.Second
-	silentLooks   = 20
-	silenceBefore = silence / silentLooks // each
+	silence     = 30 * time.Second
+	silentLooks = 20
+	lookEvery   = silence / silentLooks
 )
 
 // watchdog ends a phase in which count has not changed for long. Stop it when done.
@@ -167,7 +167,7 @@ func (p *phase) watchdog(count *atomic.Int64, transport string) (stop func()) {
 	quit := make(chan struct{})
 	go func() {
 		last, same := count.Load(), 0
-		for tick := time.NewTicker(silenceBefore); ; {
+		for tick := time.NewTicker(lookEvery); ; {
 			select {
 			case <-quit:
 				tick.Stop()
