@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/abi"
-	"github.com/mdlayher/netlink"
 )
 
 // A Chardev is a character device of an RDMA device.
@@ -27,9 +26,8 @@ type Chardev struct {
 // Chardev finds the character device of the given kind, such as "uverbs", of
 // the device with the given index. The kernel may load the module for it.
 func (c *Conn) Chardev(index uint32, kind string) (Chardev, error) {
-	b, err := c.get(abi.RDMA_NLDEV_CMD_GET_CHARDEV, []netlink.Attribute{
-		u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index), str(abi.RDMA_NLDEV_ATTR_CHARDEV_TYPE, kind),
-	})
+	b, err := c.get(abi.RDMA_NLDEV_CMD_GET_CHARDEV,
+		u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index), str(abi.RDMA_NLDEV_ATTR_CHARDEV_TYPE, kind))
 	var d Chardev
 	if err == nil {
 		d, err = parseChardev(b)

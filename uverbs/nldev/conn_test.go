@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,19 +15,74 @@ import (
 	"github.com/mdlayher/netlink/nltest"
 )
 
-func u8(typ uint16, x uint8) netlink.Attribute {
-	return netlink.Attribute{Type: typ, Data: []byte{x}}
+func u8(typ uint16, x uint8) attribute { return attribute{typ, []byte{x}} }
+
+func u64(typ uint16, x uint64) attribute {
+	return attribute{typ, binary.NativeEndian.AppendUint64(nil, x)}
 }
 
-func u64(typ uint16, x uint64) netlink.Attribute {
-	return netlink.Attribute{Type: typ, Data: binary.NativeEndian.AppendUint64(nil, x)}
+func table(typ uint16, attrs ...attribute) attribute {
+	return attribute{typ | netlink.Nested, pack(attrs...)}
 }
 
-func table(typ uint16, attrs ...netlink.Attribute) netlink.Attribute {
-	return netlink.Attribute{Type: typ | netlink.Nested, Data: pack(attrs...)}
+// pack packs attributes by another's code than ours.
+func pack(attrs ...attribute) []byte {
+	all := make([]netlink.Attribute, len(attrs))
+	for i, a := range attrs {
+		all[i] = netlink.Attribute{Type: a.typ, Data: a.data}
+	}
+	return nltest.MustMarshalAttributes(all)
 }
 
-func pack(attrs ...netlink.Attribute) []byte { return nltest.MustMarshalAttributes(attrs) }
+// A fakeSocket answers requests by a function. Messages are read and written by
+// another's code than ours.
+type fakeSocket struct {
+	answer    func(request netlink.Message) []netlink.Message
+	datagrams [][]byte
+	closed    int
+}
+
+func dialFake(answer func(request netlink.Message) []netlink.Message) *Conn {
+	return newConn(&fakeSocket{answer: answer})
+}
+
+// Send has every message of the answer in a datagram of its own, but the last two of a
+// list in one.
+func (s *fakeSocket) Send(b []byte) error {
+	var request netlink.Message
+	if err := request.UnmarshalBinary(b); err != nil {
+		return err
+	}
+	answers := s.answer(request)
+	for i, m := range answers {
+		m.Header.Length = uint32(headerSize + len(m.Data))
+		d, err := m.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		if last := len(s.datagrams) - 1; i > 0 && i == len(answers)-1 {
+			s.datagrams[last] = append(s.datagrams[last], d...)
+		} else {
+			s.datagrams = append(s.datagrams, d)
+		}
+	}
+	return nil
+}
+
+func (s *fakeSocket) Receive(b []byte) (int, error) {
+	if len(s.datagrams) == 0 {
+		return 0, io.ErrUnexpectedEOF // a socket would wait forever
+	}
+	d := s.datagrams[0]
+	s.datagrams = s.datagrams[1:]
+	copy(b, d)
+	return len(d), nil
+}
+
+func (s *fakeSocket) Close() error {
+	s.closed++
+	return nil
+}
 
 // rxeLink, rxePort and rxeChardev are what Linux 6.1 says of a soft-RoCE
 // device.
@@ -67,7 +123,7 @@ func rxeChardev() []byte {
 }
 
 func rxeCounts() []byte {
-	entry := func(name string, n uint64) netlink.Attribute {
+	entry := func(name string, n uint64) attribute {
 		return table(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY,
 			str(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME, name),
 			u64(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, n))
@@ -82,46 +138,48 @@ func rxeCounts() []byte {
 // attrs, and answers with payloads.
 func answering(t *testing.T, op int, flags netlink.HeaderFlags, attrs []byte, payloads ...[]byte) *Conn {
 	t.Helper()
-	return &Conn{c: nltest.Dial(func(req []netlink.Message) ([]netlink.Message, error) {
-		if len(req) == 0 {
-			return nil, io.EOF
-		}
-		h := req[0].Header
+	return dialFake(func(req netlink.Message) []netlink.Message {
+		h := req.Header
 		if want := netlink.HeaderType(0x1400 + op); h.Type != want {
 			t.Errorf("message type %#x, want %#x", h.Type, want)
 		}
 		if h.Flags != flags|netlink.Request {
 			t.Errorf("flags %v, want %v", h.Flags, flags|netlink.Request)
 		}
-		if d := cmp.Diff(string(attrs), string(req[0].Data)); d != "" {
+		if d := cmp.Diff(string(attrs), string(req.Data)); d != "" {
 			t.Errorf("request (-want +got):\n%s", d)
 		}
 		if flags&netlink.Acknowledge != 0 {
-			return nltest.Error(0, req)
+			return refusal(0, req)
 		}
+		list := flags&netlink.Dump == netlink.Dump
 		var out []netlink.Message
 		for _, p := range payloads {
-			out = append(out, netlink.Message{
-				Header: netlink.Header{Type: h.Type, Sequence: h.Sequence, PID: h.PID}, Data: p,
-			})
+			out = append(out, netlink.Message{Header: netlink.Header{Type: h.Type, Sequence: h.Sequence}, Data: p})
 		}
-		if flags&netlink.Dump == netlink.Dump {
-			out = append(out, netlink.Message{Header: netlink.Header{Sequence: h.Sequence, PID: h.PID}})
-			if len(out) == 1 {
-				return nil, io.EOF
+		if list {
+			out = append(out, netlink.Message{Header: netlink.Header{Type: netlink.Done, Sequence: h.Sequence}, Data: make([]byte, 4)})
+		}
+		for i := range out {
+			if list {
+				out[i].Header.Flags = netlink.Multi
 			}
-			return nltest.Multipart(out)
 		}
-		return out, nil
-	})}
+		return out
+	})
+}
+
+// refusal is what a kernel says that refuses a request, or acknowledges it by errno 0.
+func refusal(errno syscall.Errno, request netlink.Message) []netlink.Message {
+	return []netlink.Message{{
+		Header: netlink.Header{Type: netlink.Error, Sequence: request.Header.Sequence},
+		Data:   append(binary.NativeEndian.AppendUint32(nil, uint32(-int32(errno))), request.Data...),
+	}}
 }
 
 // refusing makes a Conn whose kernel answers everything with errno.
 func refusing(errno syscall.Errno) *Conn {
-	return &Conn{c: nltest.Dial(func(req []netlink.Message) ([]netlink.Message, error) {
-		req[0].Header.Flags = 0 // the flags of a dump mean something else in a refusal
-		return nltest.Error(int(errno), req)
-	})}
+	return dialFake(func(req netlink.Message) []netlink.Message { return refusal(errno, req) })
 }
 
 func TestLinks(t *testing.T) {
@@ -268,13 +326,97 @@ func TestRefusalsKeepTheErrno(t *testing.T) {
 	}
 }
 
-func TestWrongMessageType(t *testing.T) {
-	c := &Conn{c: nltest.Dial(func(req []netlink.Message) ([]netlink.Message, error) {
-		h := req[0].Header
-		return []netlink.Message{{Header: netlink.Header{Type: 0x1402, Sequence: h.Sequence, PID: h.PID}}}, nil
-	})}
-	if _, err := c.System(); !errors.Is(err, ErrMalformed) {
-		t.Errorf("an answer of another type: %v", err)
+// An answer that is not to the request, or not what netlink's framing says, is refused; what came
+// before it in a list is not returned, and a list that the kernel breaks off neither.
+func TestWrongMessages(t *testing.T) {
+	done := func(seq uint32, data ...byte) netlink.Message {
+		return netlink.Message{Header: netlink.Header{Type: netlink.Done, Flags: netlink.Multi, Sequence: seq}, Data: data}
+	}
+	link := func(seq uint32) netlink.Message {
+		return netlink.Message{Header: netlink.Header{Type: 0x1401, Flags: netlink.Multi, Sequence: seq}, Data: rxeLink()}
+	}
+	for what, c := range map[string]struct {
+		answer func(seq uint32) []netlink.Message
+		want   error
+	}{
+		"another type":    {func(seq uint32) []netlink.Message { m := link(seq); m.Header.Type++; return []netlink.Message{m} }, ErrMalformed},
+		"another request": {func(seq uint32) []netlink.Message { return []netlink.Message{link(seq), link(seq - 1)} }, ErrMalformed},
+		"an empty refusal": {func(seq uint32) []netlink.Message {
+			m := done(seq)
+			m.Header.Type = netlink.Error
+			return []netlink.Message{m}
+		}, ErrMalformed},
+		"an end with an errno": {func(seq uint32) []netlink.Message {
+			return []netlink.Message{link(seq), done(seq, errnoBytes(syscall.EMFILE)...)}
+		}, syscall.EMFILE},
+		"an end without errno": {func(seq uint32) []netlink.Message { return []netlink.Message{link(seq), done(seq)} }, nil},
+		"a datagram, too large": {func(seq uint32) []netlink.Message {
+			m := link(seq)
+			m.Data = make([]byte, datagram)
+			return []netlink.Message{m}
+		}, ErrMalformed},
+	} {
+		conn := dialFake(func(req netlink.Message) []netlink.Message { return c.answer(req.Header.Sequence) })
+		links, err := conn.Links()
+		if !errors.Is(err, c.want) || (err == nil) != (len(links) == 1) {
+			t.Errorf("%s: %d devices, %v, want error %v", what, len(links), err, c.want)
+		}
+	}
+	many := answering(t, 6, 0, nil, nil, nil, nil)
+	if _, err := many.System(); err != nil {
+		t.Errorf("after the first answer: %v", err)
+	}
+	if _, err := many.System(); !errors.Is(err, ErrMalformed) {
+		t.Errorf("a late answer to the question before: %v", err)
+	}
+}
+
+func errnoBytes(errno syscall.Errno) []byte {
+	return binary.NativeEndian.AppendUint32(nil, uint32(-int32(errno)))
+}
+
+// Wherever what was received is cut off, and whatever lengths it speaks of, it is refused.
+func TestBadFraming(t *testing.T) {
+	whole := appendMessage(nil, header{typ: 1, seq: 2}, []attribute{str(3, "abc"), u32(4, 5)})
+	if h, data, rest, err := nextMessage(whole); err != nil || h != (header{typ: 1, seq: 2}) || len(rest) != 0 || string(data) != string(pack(str(3, "abc"), u32(4, 5))) {
+		t.Fatalf("%+v, % x, rest % x, %v", h, data, rest, err)
+	}
+	for n := range whole {
+		if _, _, _, err := nextMessage(whole[:n]); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	for _, length := range []uint32{0, 15, uint32(len(whole)) + 1, 1 << 31, 1<<32 - 1} {
+		b := append([]byte(nil), whole...)
+		binary.NativeEndian.PutUint32(b, length)
+		if _, _, _, err := nextMessage(b); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a message of %d bytes: %v", length, err)
+		}
+	}
+	for _, length := range []uint16{0, 3, 9, 1<<16 - 1} {
+		b := pack(u32(4, 5))
+		binary.NativeEndian.PutUint16(b, length)
+		if err := each(b, func(value) {}); !errors.Is(err, ErrMalformed) {
+			t.Errorf("an attribute of %d bytes: %v", length, err)
+		}
+	}
+	if err := errorOf(header{typ: typeDone}, []byte{1, 2}); !errors.Is(err, ErrMalformed) {
+		t.Errorf("half an errno: %v", err)
+	}
+}
+
+// A closed Conn says so.
+func TestClose(t *testing.T) {
+	s := &fakeSocket{}
+	c := newConn(s)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Links(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := c.Close(); !errors.Is(err, os.ErrClosed) || s.closed != 1 {
+		t.Errorf("Close twice: %v, the socket closed %d times", err, s.closed)
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"github.com/mdlayher/netlink"
 )
 
 // ErrMalformed says that an answer did not make sense. It comes wrapped in
@@ -107,19 +105,20 @@ func isName(s string) bool {
 // each calls f for every attribute of b. An unknown attribute is f's to
 // ignore: kernels add them.
 func each(b []byte, f func(v value)) error {
-	d, err := netlink.NewAttributeDecoder(b)
-	if err != nil {
-		return malformed("%v", err)
-	}
 	var bad error
-	for d.Next() {
-		f(value{typ: d.Type(), b: d.Bytes(), err: &bad})
+	for len(b) > 0 {
+		if len(b) < attrHeaderSize {
+			return malformed("%d bytes behind the last attribute", len(b))
+		}
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < attrHeaderSize || n > len(b) {
+			return malformed("an attribute of %d bytes in %d", n, len(b))
+		}
+		f(value{typ: binary.NativeEndian.Uint16(b[2:]) & attrTypeMask, b: b[attrHeaderSize:n], err: &bad})
 		if bad != nil {
 			return bad
 		}
-	}
-	if err := d.Err(); err != nil {
-		return malformed("%v", err)
+		b = b[min(aligned(n), len(b)):]
 	}
 	return nil
 }
@@ -129,12 +128,4 @@ func (v value) nested(f func(v value)) {
 	if err := each(v.b, f); err != nil && *v.err == nil {
 		*v.err = err
 	}
-}
-
-func u32(typ uint16, x uint32) netlink.Attribute {
-	return netlink.Attribute{Type: typ, Data: binary.NativeEndian.AppendUint32(nil, x)}
-}
-
-func str(typ uint16, s string) netlink.Attribute {
-	return netlink.Attribute{Type: typ, Data: append([]byte(s), 0)}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/abi"
-	"github.com/mdlayher/netlink"
 )
 
 // A Link is one RDMA device, as "rdma dev" shows it.
@@ -44,7 +43,7 @@ type Link struct {
 
 // Links lists the RDMA devices of the network namespace.
 func (c *Conn) Links() ([]Link, error) {
-	answers, err := c.dump(abi.RDMA_NLDEV_CMD_GET, nil)
+	answers, err := c.dump(abi.RDMA_NLDEV_CMD_GET)
 	if err != nil {
 		return nil, fmt.Errorf("nldev: list the devices: %w", err)
 	}
@@ -106,9 +105,8 @@ func (c *Conn) NewLink(name, kind, netdev string) error {
 	if !isName(netdev) || len(netdev) > maxNetdevNameLength {
 		return fmt.Errorf("%s: a network device's name has 1 to %d printable characters and no slash", what, maxNetdevNameLength)
 	}
-	err := c.do(abi.RDMA_NLDEV_CMD_NEWLINK, []netlink.Attribute{
-		str(abi.RDMA_NLDEV_ATTR_DEV_NAME, name), str(abi.RDMA_NLDEV_ATTR_LINK_TYPE, kind), str(abi.RDMA_NLDEV_ATTR_NDEV_NAME, netdev),
-	})
+	err := c.do(abi.RDMA_NLDEV_CMD_NEWLINK,
+		str(abi.RDMA_NLDEV_ATTR_DEV_NAME, name), str(abi.RDMA_NLDEV_ATTR_LINK_TYPE, kind), str(abi.RDMA_NLDEV_ATTR_NDEV_NAME, netdev))
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -121,7 +119,7 @@ func (c *Conn) NewLink(name, kind, netdev string) error {
 // the kernel, unbreakably, until every verbs context, completion channel and
 // event descriptor of the device is closed.
 func (c *Conn) DelLink(index uint32) error {
-	if err := c.do(abi.RDMA_NLDEV_CMD_DELLINK, []netlink.Attribute{u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index)}); err != nil {
+	if err := c.do(abi.RDMA_NLDEV_CMD_DELLINK, u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index)); err != nil {
 		return fmt.Errorf("nldev: delete device %d: %w", index, err)
 	}
 	return nil

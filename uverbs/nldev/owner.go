@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/abi"
-	"github.com/mdlayher/netlink"
 )
 
 // An Owner says who made an object of a device. Both fields are zero where the
@@ -42,7 +41,7 @@ type objectTable struct {
 // objects asks for all objects of a kind. parse makes one out of an entry;
 // what it needs and does not find it refuses by entry.fail.
 func objects[T any](c *Conn, t objectTable, index uint32, parse func(entry value) T) ([]T, error) {
-	answers, err := c.dump(t.op, []netlink.Attribute{u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index)})
+	answers, err := c.dump(t.op, u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index))
 	var all []T
 	for _, b := range answers {
 		if all, err = appendObjects(all, t, index, b, parse); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/abi"
-	"github.com/mdlayher/netlink"
 )
 
 // A Port is one port of an RDMA device, as "rdma link" shows it.
@@ -38,7 +37,7 @@ type Port struct {
 
 // Ports lists the ports of the device with the given index.
 func (c *Conn) Ports(index uint32) ([]Port, error) {
-	answers, err := c.dump(abi.RDMA_NLDEV_CMD_PORT_GET, []netlink.Attribute{u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index)})
+	answers, err := c.dump(abi.RDMA_NLDEV_CMD_PORT_GET, u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index))
 	if err != nil {
 		return nil, fmt.Errorf("nldev: list the ports of device %d: %w", index, err)
 	}

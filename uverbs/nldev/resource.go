@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/goverbs/goverbs/abi"
-	"github.com/mdlayher/netlink"
 )
 
 // ResourceCounts counts the objects of a device by kind: "pd", "cq", "qp",
@@ -15,7 +14,7 @@ type ResourceCounts map[string]uint64
 // ResourceCounts counts the objects of the device with the given index, as
 // "rdma resource" does.
 func (c *Conn) ResourceCounts(index uint32) (ResourceCounts, error) {
-	b, err := c.get(abi.RDMA_NLDEV_CMD_RES_GET, []netlink.Attribute{u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index)})
+	b, err := c.get(abi.RDMA_NLDEV_CMD_RES_GET, u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index))
 	var counts ResourceCounts
 	if err == nil {
 		counts, err = resourceTable.parse(b)
@@ -33,7 +32,7 @@ type Counters map[string]uint64
 // Counters reads the hardware counters of a port, as "rdma statistic" does.
 // Drivers without counters say EINVAL or EOPNOTSUPP.
 func (c *Conn) Counters(index, port uint32) (Counters, error) {
-	b, err := c.get(abi.RDMA_NLDEV_CMD_STAT_GET, []netlink.Attribute{u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index), u32(abi.RDMA_NLDEV_ATTR_PORT_INDEX, port)})
+	b, err := c.get(abi.RDMA_NLDEV_CMD_STAT_GET, u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, index), u32(abi.RDMA_NLDEV_ATTR_PORT_INDEX, port))
 	var counters map[string]uint64
 	if err == nil {
 		counters, err = counterTable.parse(b)

@@ -29,7 +29,7 @@ type System struct {
 // System asks for the settings of the RDMA core. What an older kernel does not
 // report is false.
 func (c *Conn) System() (System, error) {
-	b, err := c.get(abi.RDMA_NLDEV_CMD_SYS_GET, nil)
+	b, err := c.get(abi.RDMA_NLDEV_CMD_SYS_GET)
 	var s System
 	if err == nil {
 		s, err = parseSystem(b)
