@@ -80,11 +80,23 @@ func dialNetlink() (netlink, error) {
 	return c, nil
 }
 
-// discover lists the devices of a system. Netlink comes first: it alone knows
-// the driver for sure and sees the devices of the own network namespace only.
-// A kernel, or sandbox, without it leaves /sys.
+// discover lists the devices of a system, and tries whether they can be opened.
 func discover(k kernel.Kernel, dial func() (netlink, error)) ([]DeviceInfo, error) {
-	list, err := netlinkDevices(dial)
+	list, err := listDevices(k, dial, "")
+	for i := range list {
+		if list[i].Err == nil {
+			list[i].tryOpen(k)
+		}
+	}
+	return list, err
+}
+
+// listDevices lists the devices of a system. Netlink comes first: it alone knows
+// the driver for sure and sees the devices of the own network namespace only.
+// A kernel, or sandbox, without it leaves /sys. If there is a name, of other
+// devices than that nothing but the name is sure to be there.
+func listDevices(k kernel.Kernel, dial func() (netlink, error), name string) ([]DeviceInfo, error) {
+	list, err := netlinkDevices(dial, name)
 	if err != nil {
 		var errSys error
 		list, errSys = sysfsDevices(k.Sysfs())
@@ -99,8 +111,11 @@ func discover(k kernel.Kernel, dial func() (netlink, error)) ([]DeviceInfo, erro
 		return nil, noDevices("the kernel has RDMA support but no device in this network namespace")
 	}
 	for i := range list {
-		if list[i].Err == nil {
-			list[i].tryOpen(k)
+		switch d := &list[i]; {
+		case d.UverbsName != "":
+			d.Path = "/dev/infiniband/" + d.UverbsName
+		case d.Err == nil:
+			d.Err = fmt.Errorf("goverbs: %s has no uverbs file: is the module ib_uverbs loaded?", d.Name)
 		}
 	}
 	return list, nil
@@ -110,8 +125,8 @@ func noDevices(reason string) error {
 	return fmt.Errorf("goverbs: %w: %s (without RDMA hardware, as root: rdma link add rxe0 type rxe netdev eth0; for tests: package uverbs/sim)", ErrNoDevices, reason)
 }
 
-// netlinkDevices lists the devices through RDMA netlink.
-func netlinkDevices(dial func() (netlink, error)) ([]DeviceInfo, error) {
+// netlinkDevices is listDevices through RDMA netlink.
+func netlinkDevices(dial func() (netlink, error), name string) ([]DeviceInfo, error) {
 	c, err := dial()
 	if err != nil {
 		return nil, err
@@ -127,6 +142,10 @@ func netlinkDevices(dial func() (netlink, error)) ([]DeviceInfo, error) {
 			Name: l.Name, Index: int(min(l.Index, 1<<31-1)), NodeType: l.NodeType,
 			NodeGUID: GUID(l.NodeGUID), SysImageGUID: GUID(l.SysImageGUID),
 			Firmware: l.Firmware, Protocol: l.Protocol, Ports: int(min(l.Ports, 1<<31-1)),
+		}
+		if name != "" && name != l.Name {
+			list = append(list, info)
+			continue
 		}
 		// A device without ports to list is still a device.
 		if ports, err := c.Ports(l.Index); err == nil {
@@ -150,38 +169,33 @@ func netlinkDevices(dial func() (netlink, error)) ([]DeviceInfo, error) {
 	return list, nil
 }
 
-// paths are the names that the device's file may have in /dev: the kernel's,
-// and udev's index of device numbers for a file that a rule has renamed.
-func (i *DeviceInfo) paths() []string {
-	major, minor := splitDevice(i.Rdev)
-	return []string{"/dev/infiniband/" + i.UverbsName, fmt.Sprintf("/dev/char/%d:%d", major, minor)}
-}
-
-// tryOpen finds the path of the device's file and opens it for a moment.
-// Opening makes no verbs context and changes nothing on the device.
+// tryOpen opens the device's file for a moment. Opening makes no verbs context
+// and changes nothing on the device.
 func (i *DeviceInfo) tryOpen(k kernel.Kernel) {
-	if i.UverbsName == "" {
-		i.Err = fmt.Errorf("goverbs: %s has no uverbs file: is the module ib_uverbs loaded?", i.Name)
+	f, err := i.open(k)
+	if err != nil {
+		i.Err = err
 		return
 	}
-	paths := i.paths()
-	i.Path = paths[0]
-	var first error
-	for _, path := range paths {
-		f, err := k.Open(path, i.Rdev)
-		if err == nil {
+	f.Close()
+}
+
+// open opens the device's file: by the kernel's name, or by udev's index of
+// device numbers where a rule has renamed the file.
+func (i *DeviceInfo) open(k kernel.Kernel) (kernel.File, error) {
+	f, err := k.Open(i.Path, i.Rdev)
+	if err == nil {
+		return f, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) || isErrno(err, syscall.ENXIO) {
+		major, minor := splitDevice(i.Rdev)
+		path := fmt.Sprintf("/dev/char/%d:%d", major, minor)
+		if f, err := k.Open(path, i.Rdev); err == nil {
 			i.Path = path
-			f.Close()
-			return
-		}
-		if first == nil {
-			first = err
-		}
-		if !errors.Is(err, fs.ErrNotExist) && !isErrno(err, syscall.ENXIO) {
-			break
+			return f, nil
 		}
 	}
-	i.Err = i.explainOpen(first)
+	return nil, i.explainOpen(err)
 }
 
 // explainOpen says why the device's file does not open and what to do.

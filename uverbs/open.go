@@ -57,7 +57,7 @@ func OpenAddr(addr netip.Addr, opts *Options) (*Device, error) {
 }
 
 func (s system) open(name string, opts *Options) (*Device, error) {
-	all, err := discover(s.kernel, s.dial)
+	all, err := listDevices(s.kernel, s.dial, name)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s system) open(name string, opts *Options) (*Device, error) {
 
 func (s system) openAddr(addr netip.Addr, opts *Options) (*Device, error) {
 	addr = addr.Unmap()
-	all, err := discover(s.kernel, s.dial)
+	all, err := listDevices(s.kernel, s.dial, "")
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s system) openAddr(addr netip.Addr, opts *Options) (*Device, error) {
 	return nil, errors.Join(append([]error{err}, errs...)...)
 }
 
-// openDevice opens a device that discovery found.
+// openDevice opens a device that was listed.
 func openDevice(k kernel.Kernel, info DeviceInfo, opts *Options) (*Device, error) {
 	if opts == nil {
 		opts = new(Options)
@@ -117,15 +117,13 @@ func openDevice(k kernel.Kernel, info DeviceInfo, opts *Options) (*Device, error
 	}
 	d.left = make(chan struct{})
 	// The watch begins before the file is opened: see there.
-	unwatch, err := k.Watch(info.UverbsName, d.lose)
-	if err == nil {
-		d.unwatch = unwatch
-		if d.file, err = k.Open(info.Path, info.Rdev); err != nil {
-			unwatch()
-		}
-	}
-	if err != nil {
+	var err error
+	if d.unwatch, err = k.Watch(info.UverbsName, d.lose); err != nil {
 		return nil, info.explainOpen(err)
+	}
+	if d.file, err = d.info.open(k); err != nil {
+		d.unwatch()
+		return nil, err
 	}
 	d.byQPN.m = make(map[uint32]*QP)
 	if os.Getenv("GOVERBS_NOWRITE") == "1" {
