@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"math"
@@ -145,7 +146,8 @@ func TestStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := startLines(times)
-	if len(l) != 2 || l[0].N != 2 || l[0].Verbs != 2.05 || l[0].Other != 5.5 || l[0].Verdict != "undecided" || l[1].Verbs != 1 || math.Abs(l[1].Other-1.15) > 1e-9 {
+	if len(l) != 3 || l[0].N != 2 || l[0].Verbs != 2.05 || l[0].Other != 5.5 || l[0].Verdict != "undecided" || l[1].Verbs != 1 || math.Abs(l[1].Other-1.15) > 1e-9 ||
+		math.Abs(l[2].Verbs-1.05) > 1e-9 || math.Abs(l[2].Other-4.35) > 1e-9 || l[2].Verdict != "" {
 		t.Errorf("%+v", l)
 	}
 	for _, l := range startLines([2][]start{}) {
@@ -159,12 +161,15 @@ func TestStarts(t *testing.T) {
 		}
 	}
 	for line, good := range map[string]bool{"110 150\n": true, "90 150\n": false, "110 110\n": false, "110\n": false, "": false, "a b\n": false} {
-		s, err := readStart(line, 100)
+		s, err := readStart(append(binary.NativeEndian.AppendUint64(nil, 100), line...))
 		if (err == nil) != good || good && (s.Exec != 50 || s.Open != 40) {
 			t.Errorf("%q: %+v, %v", line, s, err)
 		}
 	}
-	for _, args := range [][]string{nil, {"3", "rxe0"}, {"0", "rxe0", "/x"}, {"many", "rxe0", "/x"}} {
+	if _, err := readStart([]byte("110 150")); err == nil || !strings.Contains(err.Error(), "the launcher") {
+		t.Errorf("without a time of the launcher: %v", err)
+	}
+	for _, args := range [][]string{nil, {"3", "rxe0", "/l"}, {"0", "rxe0", "/l", "/x"}, {"many", "rxe0", "/l", "/x"}} {
 		var e exitError
 		if err := cmdStarts(args, nil); !errors.As(err, &e) || e.code != exitUsage {
 			t.Errorf("starts %q: %v", args, err)

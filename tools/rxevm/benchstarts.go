@@ -4,10 +4,12 @@ package main
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -20,27 +22,32 @@ import (
 // In the guest, rxevm starts programs and measures how long they take to have a queue pair in RTS:
 // from the host the serial port would be in the way.
 //
-//	rxevm bench starts TURNS DEVICE PROGRAM...
+//	rxevm bench starts TURNS DEVICE LAUNCHER PROGRAM...
 //
 // It prints one start as JSON for each turn and program. The program that begins a turn alternates.
+//
+// LAUNCHER reads the clock and becomes the program with its next two system calls. So a start begins
+// with execve: what this process takes to make another one, which is a millisecond or two in an
+// emulated guest, is no part of it. What they print goes to a file in memory, which wakes nobody up
+// while they run.
 
 // A start is one program that was started and came to RTS.
 type start struct {
 	Program int   `json:"program"` // its index
-	Exec    int64 `json:"exec_ns"` // from before fork
+	Exec    int64 `json:"exec_ns"` // from before execve
 	Open    int64 `json:"open_ns"` // from before it asked for a device
 }
 
 // cmdStarts is rxevm bench starts. The programs are run to be looked at first: they must make the same.
 func cmdStarts(args []string, out io.Writer) error {
-	if len(args) < 3 {
-		return exitError{exitUsage, errors.New("bench starts is for rxevm itself: TURNS DEVICE PROGRAM...")}
+	if len(args) < 4 {
+		return exitError{exitUsage, errors.New("bench starts is for rxevm itself: TURNS DEVICE LAUNCHER PROGRAM...")}
 	}
 	turns, err := strconv.Atoi(args[0])
 	if err != nil || turns < 1 {
 		return exitError{exitUsage, fmt.Errorf("bench starts: %q is no number of turns", args[0])}
 	}
-	device, programs := args[1], args[2:]
+	device, launcher, programs := args[1], args[2], args[3:]
 	first := ""
 	for i, p := range programs {
 		made, err := whatItMakes(p, device)
@@ -57,7 +64,7 @@ func cmdStarts(args []string, out io.Writer) error {
 	for turn := range turns {
 		for i := range programs {
 			k := (i + turn) % len(programs)
-			s, err := startOnce(programs[k], device)
+			s, err := startOnce(launcher, programs[k], device)
 			if err != nil {
 				return err
 			}
@@ -74,34 +81,58 @@ func cmdStarts(args []string, out io.Writer) error {
 func startArgs(device string) []string { return []string{device, "1", "1"} }
 
 // startOnce runs a program to its end.
-func startOnce(program, device string) (start, error) {
-	var out, errs strings.Builder
-	cmd := exec.Command(program, startArgs(device)...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	before, err := monotonic()
-	if err == nil {
-		err = cmd.Run()
-	}
+func startOnce(launcher, program, device string) (start, error) {
+	out, err := memoryFile("out")
 	if err != nil {
-		return start{}, fmt.Errorf("%s: %w%s", program, err, indented(errs.String()))
+		return start{}, err
 	}
-	return readStart(out.String(), before)
+	defer out.Close()
+	errs, err := memoryFile("err")
+	if err != nil {
+		return start{}, err
+	}
+	defer errs.Close()
+	cmd := exec.Command(launcher, append([]string{program}, startArgs(device)...)...)
+	cmd.Stdout, cmd.Stderr = out, errs
+	err = cmd.Run()
+	printed, err1 := whole(out)
+	said, err2 := whole(errs)
+	if err = errors.Join(err, err1, err2); err != nil {
+		return start{}, fmt.Errorf("%s: %w%s", program, err, indented(string(said)))
+	}
+	return readStart(printed)
 }
 
-// readStart reads what a program prints; before is when it was started.
-func readStart(line string, before int64) (start, error) {
+// memoryFile makes a file without a name in a file system.
+func memoryFile(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// whole reads a file from its beginning.
+func whole(f *os.File) ([]byte, error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(f)
+}
+
+// readStart reads what the launcher and a program print.
+func readStart(printed []byte) (start, error) {
+	const clock = 8
+	if len(printed) < clock {
+		return start{}, fmt.Errorf("the launcher prints %q, not a time", printed)
+	}
+	begin := int64(binary.NativeEndian.Uint64(printed))
+	line := string(printed[clock:])
 	var open, ready int64
-	if _, err := fmt.Sscanf(line, "%d %d\n", &open, &ready); err != nil || open < before || ready <= open {
-		return start{}, fmt.Errorf("a program that was started at %d prints %q, not two later times", before, line)
+	if _, err := fmt.Sscanf(line, "%d %d\n", &open, &ready); err != nil || open < begin || ready <= open {
+		return start{}, fmt.Errorf("a program that was started at %d prints %q, not two later times", begin, line)
 	}
-	return start{Exec: ready - before, Open: ready - open}, nil
-}
-
-// monotonic is the clock that the programs print.
-func monotonic() (int64, error) {
-	var t unix.Timespec
-	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
-	return t.Nano(), err
+	return start{Exec: ready - begin, Open: ready - open}, nil
 }
 
 // startPatience is how long a program may take to get ready, on a busy machine under emulation.

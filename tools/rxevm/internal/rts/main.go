@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// now is CLOCK_MONOTONIC, by which the parent measures as well.
+// now is CLOCK_MONOTONIC, by which the launcher measures as well.
 func now() int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
