@@ -35,6 +35,18 @@ var (
 	ErrBounds = errors.New("out of bounds")
 )
 
+// A reason is an error of the package with a text around it, as fmt.Errorf makes them; but the
+// compiler makes it. Package fmt at the start of every program, for errors that few see, takes
+// longer than all else that the package does then.
+type reason struct {
+	before string
+	err    error
+	behind string
+}
+
+func (r *reason) Error() string { return r.before + r.err.Error() + r.behind }
+func (r *reason) Unwrap() error { return r.err }
+
 // Error is a call to the kernel that failed. Err wraps the errno, so
 // errors.Is(err, syscall.ENOMEM) works, and one of the package's errors where
 // one fits.

@@ -264,7 +264,7 @@ func (qp *QP) epoch() uint32 { return qp.resets.Load() &^ 1 }
 func (qp *QP) sameEpoch(epoch uint32) bool { return qp.resets.Load() == epoch }
 
 // errReset is why requests are void that were staged before a reset.
-var errReset = fmt.Errorf("%w: it was reset since the requests were staged: stage them again when it is connected", ErrState)
+var errReset error = &reason{err: ErrState, behind: ": it was reset since the requests were staged: stage them again when it is connected"}
 
 // change is Modify but for what a reset takes.
 func (qp *QP) change(to QPState, attrs ...QPAttr) error {
