@@ -225,6 +225,53 @@ func TestRenamedDeviceFile(t *testing.T) {
 	}
 }
 
+// askedNetlink notes of which devices something is asked.
+type askedNetlink struct {
+	netlink
+	asked map[uint32]int
+}
+
+func (a askedNetlink) Ports(index uint32) ([]nldev.Port, error) {
+	a.asked[index]++
+	return a.netlink.Ports(index)
+}
+
+func (a askedNetlink) Chardev(index uint32, kind string) (nldev.Chardev, error) {
+	a.asked[index]++
+	return a.netlink.Chardev(index, kind)
+}
+
+// Open by a name asks nothing of other devices, and opens no file but that of its own, wherever udev
+// has put it, once.
+func TestOpenAsksOfOneDevice(t *testing.T) {
+	k := fakekernel.New(fakekernel.Device{}, fakekernel.Device{Name: "rxe1"}, fakekernel.Device{Name: "rxe2"})
+	r := &renamed{Kernel: k}
+	asked := map[uint32]int{}
+	s := system{kernel: r, dial: func() (netlink, error) {
+		n, err := on(k).dial()
+		return askedNetlink{n, asked}, err
+	}}
+	d, err := s.open("rxe0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := d.Info(); info.Path != "/dev/char/231:192" || info.Netdev != "eth0" {
+		t.Errorf("%+v", info)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if d := cmp.Diff([]string{"/dev/infiniband/uverbs0", "/dev/char/231:192"}, r.opened); d != "" {
+		t.Error(d)
+	}
+	if len(asked) != 1 || asked[0] == 0 {
+		t.Errorf("asked of devices: %v", asked)
+	}
+	if _, err := s.open("rxe7", nil); !errors.Is(err, ErrUnknownDevice) || !strings.Contains(err.Error(), "rxe0, rxe1, rxe2") {
+		t.Error(err)
+	}
+}
+
 func TestGarbageInSysfs(t *testing.T) {
 	for name, text := range map[string]string{
 		"class/infiniband/rxe0/node_guid":                 "hello",
