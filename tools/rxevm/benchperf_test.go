@@ -169,7 +169,7 @@ func TestStarts(t *testing.T) {
 	if _, err := readStart([]byte("110 150")); err == nil || !strings.Contains(err.Error(), "the launcher") {
 		t.Errorf("without a time of the launcher: %v", err)
 	}
-	for _, args := range [][]string{nil, {"3", "rxe0", "/l"}, {"0", "rxe0", "/l", "/x"}, {"many", "rxe0", "/l", "/x"}} {
+	for _, args := range [][]string{nil, {"3", "rxe0", "always", "/l"}, {"0", "rxe0", "always", "/l", "/x"}, {"many", "rxe0", "always", "/l", "/x"}} {
 		var e exitError
 		if err := cmdStarts(args, nil); !errors.As(err, &e) || e.code != exitUsage {
 			t.Errorf("starts %q: %v", args, err)

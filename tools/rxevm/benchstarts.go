@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
@@ -22,9 +23,10 @@ import (
 // In the guest, rxevm starts programs and measures how long they take to have a queue pair in RTS:
 // from the host the serial port would be in the way.
 //
-//	rxevm bench starts TURNS DEVICE LAUNCHER PROGRAM...
+//	rxevm bench starts TURNS DEVICE HUGEPAGES LAUNCHER PROGRAM...
 //
 // It prints one start as JSON for each turn and program. The program that begins a turn alternates.
+// HUGEPAGES is what the kernel is to make of memory meanwhile, one of the words of thpEnabled.
 //
 // LAUNCHER reads the clock and becomes the program with its next two system calls. So a start begins
 // with execve: what this process takes to make another one, which is a millisecond or two in an
@@ -40,14 +42,23 @@ type start struct {
 
 // cmdStarts is rxevm bench starts. The programs are run to be looked at first: they must make the same.
 func cmdStarts(args []string, out io.Writer) error {
-	if len(args) < 4 {
-		return exitError{exitUsage, errors.New("bench starts is for rxevm itself: TURNS DEVICE LAUNCHER PROGRAM...")}
+	if len(args) < 5 {
+		return exitError{exitUsage, errors.New("bench starts is for rxevm itself: TURNS DEVICE HUGEPAGES LAUNCHER PROGRAM...")}
 	}
 	turns, err := strconv.Atoi(args[0])
 	if err != nil || turns < 1 {
 		return exitError{exitUsage, fmt.Errorf("bench starts: %q is no number of turns", args[0])}
 	}
-	device, launcher, programs := args[1], args[2], args[3:]
+	device, launcher, programs := args[1], args[3], args[4:]
+	restore, err := setHugePages(args[2])
+	if err != nil {
+		return err
+	}
+	return errors.Join(starts(turns, device, launcher, programs, out), restore())
+}
+
+// starts starts the programs by turns.
+func starts(turns int, device, launcher string, programs []string, out io.Writer) error {
 	first := ""
 	for i, p := range programs {
 		made, err := whatItMakes(p, device)
@@ -75,6 +86,28 @@ func cmdStarts(args []string, out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// thpEnabled is the kernel's setting of transparent huge pages: always, madvise or never, of which
+// the one in brackets holds. Without it a kernel makes none.
+const thpEnabled = "/sys/kernel/mm/transparent_hugepage/enabled"
+
+// setHugePages sets thpEnabled, and returns what sets it back.
+func setHugePages(to string) (restore func() error, err error) {
+	b, err := os.ReadFile(thpEnabled)
+	if errors.Is(err, fs.ErrNotExist) {
+		return func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, was, _ := strings.Cut(string(b), "[")
+	was, _, found := strings.Cut(was, "]")
+	if !found {
+		return nil, fmt.Errorf("%s says %q", thpEnabled, b)
+	}
+	set := func(word string) error { return os.WriteFile(thpEnabled, []byte(word), 0) }
+	return func() error { return set(was) }, set(to)
 }
 
 // startArgs are the arguments of both programs: of the device port 1, and the index of its IPv4 GID.
