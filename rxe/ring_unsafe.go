@@ -82,6 +82,12 @@ func (r *ring) sges(i uint32, off uintptr, n int) []abi.RxeSGE {
 	return unsafe.Slice((*abi.RxeSGE)(unsafe.Add(r.slot(i), off)), n)
 }
 
+// sge returns the first scatter/gather element after the fixed part of a slot of a send
+// ring. There is room for one in all of them; see [SQ.Put].
+func (r *ring) sge(w *abi.RxeSendWQE) *abi.RxeSGE {
+	return (*abi.RxeSGE)(unsafe.Add(unsafe.Pointer(w), abi.SizeofRxeSendWQE))
+}
+
 // inline returns room for n bytes of inline data in slot i of a send ring. The
 // caller has checked n.
 func (r *ring) inline(i uint32, n int) []byte {

@@ -84,23 +84,18 @@ const (
 	sendInline    = 8
 )
 
-// wireFlags translates flags to the driver's.
+// wireFlags translates flags to the driver's: two are the same, two trade places, one of
+// them turned round.
 func wireFlags(f cq.SendFlags) uint32 {
-	w := uint32(sendSignaled)
-	if f&cq.Unsignaled != 0 {
-		w = 0
-	}
-	if f&cq.Fence != 0 {
-		w |= sendFence
-	}
-	if f&cq.Solicited != 0 {
-		w |= sendSolicited
-	}
-	if f&cq.Inline != 0 {
-		w |= sendInline
-	}
-	return w
+	return uint32(f&(cq.Solicited|cq.Inline)) | uint32(f&cq.Fence)/uint32(cq.Fence)*sendFence | uint32(^f&cq.Unsignaled)*sendSignaled
 }
+
+// Where that is not so, one of these is less than 0, which does not compile.
+const (
+	_ = -(uint(cq.Solicited) ^ sendSolicited)
+	_ = -(uint(cq.Inline) ^ sendInline)
+	_ = -(uint(cq.Unsignaled) ^ 1)
+)
 
 // Put writes r to the next slot: all of it, so that nothing is left of the
 // request that was there a lap before, nor of what the driver kept in it. The
@@ -155,6 +150,23 @@ func (q *SQ) Put(r *cq.SendRequest) {
 		w.DMA.NumSGE = uint32(len(r.SGEs))
 		putSGEs(q.ring.sges(q.next, abi.SizeofRxeSendWQE, len(r.SGEs)), r.SGEs)
 	}
+	q.advance()
+}
+
+// PutOne is Put of a Send, Write or Read of one element, which the queue was made for:
+// what is most often put. A Send has neither addr nor rkey.
+func (q *SQ) PutOne(wrid uint64, op cq.Opcode, flags cq.SendFlags, e cq.SGE, addr uint64, rkey uint32) {
+	w := q.ring.send(q.next)
+	*w = abi.RxeSendWQE{}
+	w.WR.WRID = wrid
+	w.WR.Opcode = uint32(sendOps[op].wire)
+	w.WR.SendFlags = wireFlags(flags)
+	to := w.WR.WR.Rdma()
+	to.RemoteAddr, to.RKey = addr, rkey
+	w.IOVA = addr
+	w.DMA.Length, w.DMA.Resid, w.DMA.NumSGE = e.Length, e.Length, 1
+	sge := q.ring.sge(w)
+	sge.Addr, sge.Length, sge.LKey = e.Addr, e.Length, e.LKey
 	q.advance()
 }
 

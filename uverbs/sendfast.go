@@ -7,7 +7,8 @@ import (
 
 // The common requests have a fast way on ConnectX: from the call to the ring in pieces
 // that are inlined, without a cq.SendRequest. All else, and all that may fail, goes the
-// general way, which says what a request is: begin, its parts, stage.
+// general way, which says what a request is: begin, its parts, stage. Between the two is
+// that of soft-RoCE; see soften.
 
 // enter says whether a request may go the fast way, and is to be followed by leave in
 // any case. It is so for requests numbered below limit while the queue pair is not
@@ -134,6 +135,9 @@ func (q *SendQueue) Send(id uint64, from Span, flags ...SendFlags) {
 }
 
 func (q *SendQueue) send(id uint64, from Span, flags []SendFlags) {
+	if q.soften(cq.OpSend, id, from, 0, 0, union(flags)) {
+		return
+	}
 	if q.open() {
 		q.Send(id, from, flags...)
 		return
@@ -160,6 +164,9 @@ func (q *SendQueue) Write(id uint64, to RemoteAddr, from Span, flags ...SendFlag
 		}
 	}
 	q.leave()
+	if addr, lies := to.address(uint64(from.n)); lies && q.soften(cq.OpWrite, id, from, addr, to.region.RKey, union(flags)) {
+		return
+	}
 	if q.open() {
 		q.Write(id, to, from, flags...)
 		return
@@ -187,6 +194,9 @@ func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFla
 		}
 	}
 	q.leave()
+	if addr, lies := from.address(uint64(into.n)); lies && into.mr != nil && into.writable() && q.ops.has(cq.OpRead) && q.soften(cq.OpRead, id, into, addr, from.region.RKey, union(flags)) {
+		return
+	}
 	if q.open() {
 		q.Read(id, into, from, flags...)
 		return
@@ -195,4 +205,48 @@ func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFla
 	q.into(into)
 	q.remote(from)
 	q.stage(id)
+}
+
+// union is all of the flags.
+func union(flags []SendFlags) (all SendFlags) {
+	for _, f := range flags {
+		all |= f
+	}
+	return all
+}
+
+// soften is the way of a request of one span to a ring of soft-RoCE, which is one call
+// away. It says whether it was taken. Whatever might be wrong with one, now or since the
+// last that was staged, is left to the general way; see stage for why it is looked at.
+func (q *SendQueue) soften(op Opcode, id uint64, s Span, addr uint64, rkey uint32, flags SendFlags) bool {
+	if q.soft == nil {
+		return false
+	}
+	cq.StoreRelease32(&q.flushing, 1)
+	e, fits := s.sge()
+	switch { // one expression would be made a number before it is looked at
+	case !fits:
+	case flags&^allFlags != 0:
+	case q.err != nil:
+	case q.requests.Room() == 0:
+	case q.qp.ending.Load():
+	case q.qp.resets.Load() != q.epoch:
+	case q.voided.Load():
+	default:
+		tag := uint32(op) << 8
+		if flags&Unsignaled != 0 {
+			tag |= cq.TagQuiet
+		}
+		run, signal := q.requests.Run(flags&Unsignaled != 0)
+		if signal {
+			flags &^= Unsignaled
+		}
+		q.soft.PutOne(q.wrid|uint64(q.requests.Next()), op, flags, e, addr, rkey)
+		q.requests.Enter(id, e.Length, tag, run)
+		q.limit = q.requests.Next() // enter says no again: it is for ConnectX
+		q.leave()
+		return true
+	}
+	q.leave()
+	return false
 }

@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/mlx5"
+	"github.com/goverbs/goverbs/rxe"
 )
 
 // plainQP is a connected queue pair of ConnectX's form on plain memory, at which no
@@ -24,16 +26,7 @@ func newPlainQP(tb testing.TB, depth, inline uint32) *plainQP {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	mem, err := Alloc(size.Bytes+8192, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := mem.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	b := mem.Bytes()
+	b := plainMemory(tb, size.Bytes+8192)
 	bell, err := mlx5.BlueFlame(b[size.Bytes+4096:][:512])
 	if err != nil {
 		tb.Fatal(err)
@@ -43,7 +36,41 @@ func newPlainQP(tb testing.TB, depth, inline uint32) *plainQP {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	qp := &QP{modify: newGate(), object: object{dev: &Device{provider: new(mlx5Provider)}}, typ: RC, qpn: 7, index: &userIndex{n: 1}, limits: QPLimits{SendSGE: 1, Inline: int(size.MaxInline)}}
+	return plain(new(mlx5Provider), ring, table, b, int(size.MaxInline))
+}
+
+// newPlainSoftQP is the same in soft-RoCE's form, without a doorbell.
+func newPlainSoftQP(tb testing.TB, depth, inline uint32) *plainQP {
+	tb.Helper()
+	slots := uint32(2)
+	for slots <= depth {
+		slots *= 2
+	}
+	b := plainMemory(tb, abi.OffRxeQueueBufData+int(slots)*512)
+	copy(b, (&abi.RxeQueueBuf{Log2ElemSize: 9, IndexMask: slots - 1, ProducerIndex: slots - 1, ConsumerIndex: slots - 1}).Bytes())
+	ring, err := rxe.NewSQ(b, 1, int(inline))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return plain(new(rxeProvider), ring, cq.NewRequests(depth, cq.SendSide, 7, new(cq.State)), b, int(inline))
+}
+
+func plainMemory(tb testing.TB, n int) []byte {
+	tb.Helper()
+	mem, err := Alloc(n, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := mem.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return mem.Bytes()
+}
+
+func plain(p provider, ring cq.SendRing, table *cq.Requests, b []byte, inline int) *plainQP {
+	qp := &QP{modify: newGate(), object: object{dev: &Device{provider: p}}, typ: RC, qpn: 7, index: &userIndex{n: 1}, limits: QPLimits{SendSGE: 1, Inline: inline}}
 	qp.state.Store(uint32(StateRTS))
 	qp.sq.init(qp, ring, table)
 	mr := new(MR)
@@ -55,6 +82,11 @@ func newPlainQP(tb testing.TB, depth, inline uint32) *plainQP {
 // comes in between, the same is in ring, record and register, the same fails, and the
 // same comes to its end.
 func TestFastWay(t *testing.T) {
+	t.Run("mlx5", func(t *testing.T) { testFastWay(t, newPlainQP) })
+	t.Run("rxe", func(t *testing.T) { testFastWay(t, newPlainSoftQP) })
+}
+
+func testFastWay(t *testing.T, newQP func(tb testing.TB, depth, inline uint32) *plainQP) {
 	const inline = 100 // at least
 	rng := rand.New(rand.NewPCG(8, 6))
 	data := make([]byte, 256)
@@ -64,8 +96,8 @@ func TestFastWay(t *testing.T) {
 	short := 0
 	for range 40 {
 		depth := uint32(1 + rng.IntN(20))
-		fast, general := newPlainQP(t, depth, inline), newPlainQP(t, depth, inline)
-		general.sq.fast = nil
+		fast, general := newQP(t, depth, inline), newQP(t, depth, inline)
+		general.sq.fast, general.sq.soft = nil, nil
 		both := [2]*plainQP{fast, general}
 		for id := range uint64(1500) {
 			kind, n, off, extra := rng.IntN(100), 1+rng.IntN(70), rng.IntN(4096-70), rng.IntN(40)
@@ -91,7 +123,8 @@ func TestFastWay(t *testing.T) {
 			for i, p := range both {
 				sq, to := p.SendQueue(), Remote{Addr: 1 << 40, Length: 5000, RKey: 9}.At(uint64(off))
 				span := Span{p.mr, off, n}
-				room, next, limit := sq.Room(), sq.requests.Next(), sq.limit
+				next := sq.requests.Next()
+				sq.wr.WRID = 0 // the general way leaves there what it has staged
 				switch {
 				case kind < 20:
 					sq.SendInline(id, data[:n], flags...)
@@ -127,7 +160,7 @@ func TestFastWay(t *testing.T) {
 					slots[i] = *sq.requests.Front(sq.requests.Head())
 					sq.requests.Complete(sq.requests.Head(), cq.StatusSuccess, &wcs[i][0])
 				}
-				if p == fast && sq.requests.Next() == next+1 && sq.limit == limit && room > 0 {
+				if p == fast && sq.requests.Next() == next+1 && sq.wr.WRID == 0 {
 					short++
 				}
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/mlx5"
+	"github.com/goverbs/goverbs/rxe"
 )
 
 // SendQueue stages send-side requests and hands them to the device. One
@@ -39,6 +40,9 @@ type SendQueue struct {
 	limit   uint32   // the number of the request that has to ask again whether it may
 	careful bool     // the next one may not
 
+	soft *rxe.SQ // ring, where it is one of soft-RoCE's and takes spans, or nil
+	wrid uint64  // of request 0
+
 	wr    cq.SendRequest
 	sges  []cq.SGE     // of wr
 	ops   opSet        // what can be posted
@@ -51,10 +55,14 @@ func (q *SendQueue) init(qp *QP, ring cq.SendRing, requests *cq.Requests) {
 	if r, ok := ring.(interface{ Reset() }); ok {
 		q.restart = r.Reset
 	}
+	q.wrid = cq.MakeWRID(qp.index.n, cq.SendSide, 0)
+	q.ops = qp.dev.provider.operations(qp.typ) & qp.dev.attr.operations()
 	if qp.typ != UD {
 		q.fast, _ = ring.(*mlx5.SQ)
+		if cap(q.sges) > 0 && q.ops.has(cq.OpSend) && q.ops.has(cq.OpWrite) {
+			q.soft, _ = ring.(*rxe.SQ)
+		}
 	}
-	q.ops = qp.dev.provider.operations(qp.typ) & qp.dev.attr.operations()
 }
 
 // Room is how many more requests can be staged now.
@@ -218,7 +226,7 @@ func (q *SendQueue) stage(id uint64) bool {
 	if signal {
 		q.wr.Flags &^= cq.Unsignaled
 	}
-	q.wr.WRID = cq.MakeWRID(q.qp.index.n, cq.SendSide, seq)
+	q.wr.WRID = q.wrid | uint64(seq)
 	q.wr.SGEs = q.sges
 	q.ring.Put(&q.wr)
 	q.limit, q.careful = q.requests.Next(), q.wr.Op == cq.OpBindMW || q.wr.Op == cq.OpLocalInvalidate
@@ -334,7 +342,7 @@ func (q *SendQueue) tail() {
 	if q.requests.Idle() || !q.requests.Quiet() || q.requests.Room() == 0 {
 		return
 	}
-	ring.PutNop(cq.MakeWRID(q.qp.index.n, cq.SendSide, q.requests.StageSilent()))
+	ring.PutNop(q.wrid | uint64(q.requests.StageSilent()))
 	q.requests.Commit()
 	q.ring.Publish()
 }
