@@ -1,8 +1,6 @@
 package uverbs
 
 import (
-	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -13,10 +11,9 @@ import (
 // no requests: they are in the ring. Both forms are built once and live on the
 // heap, which does not move.
 type doorbell struct {
-	qp    *QP
-	mu    sync.Mutex // against a second Flush after Close
-	write []byte     // for write(): header, core struct
-	reply []byte     // where the kernel writes its answer
+	dev   *Device
+	write []byte // for write(): header, core struct
+	reply []byte // where the kernel writes its answer
 	ioctl *request
 }
 
@@ -41,7 +38,7 @@ const (
 )
 
 func newDoorbell(qp *QP) *doorbell {
-	b := &doorbell{qp: qp}
+	b := &doorbell{dev: qp.dev}
 	in := &abi.UverbsPostSend{QPHandle: qp.handle, WQESize: bellWQESize}
 	out := new(abi.UverbsPostSendResp)
 	b.reply = out.Bytes()
@@ -56,24 +53,9 @@ func newDoorbell(qp *QP) *doorbell {
 	return b
 }
 
-// await waits until a call that has begun is over. Later ones see that the queue
-// pair is closing.
-func (b *doorbell) await() {
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	b.mu.Unlock() //nolint:staticcheck // waiting is the purpose
-}
-
-// ring rings. It returns the bare errno.
+// ring rings. It returns the bare errno. It is part of Flush, which Close waits for.
 func (b *doorbell) ring() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.qp.closing.Load() {
-		return os.ErrClosed
-	}
-	d := b.qp.dev
+	d := b.dev
 	kind := d.bell.Load()
 	if kind != bellIoctl {
 		err := d.file.Write(b.write)

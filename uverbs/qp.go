@@ -454,11 +454,7 @@ func (qp *QP) free() error {
 	qp.ending.Store(true) // again: see open
 	qp.leaveGroups()
 	qp.modify.Unlock()
-	if qp.sq.bell != nil {
-		qp.sq.bell.await()
-	} else {
-		qp.awaitFlushes() // a doorbell is a store, and must not come after the end
-	}
+	qp.awaitFlushes() // a doorbell must not come after the end
 	d := qp.dev
 	d.byQPN.Lock()
 	if d.byQPN.m[qp.qpn] == qp {

@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"io"
 	"syscall"
 	"unsafe"
 
@@ -24,13 +25,24 @@ func ioctl(fd int, req []byte) error {
 	}
 }
 
-// write sends b, a doorbell. It is unix.RawSyscall: the driver sends packets and
+// write sends b, a doorbell. It is a raw call: the driver sends packets and
 // returns, and does not sleep, so it is no call for which the scheduler would
 // have to be told. Telling it costs more than all else that posting a request
-// takes outside of the kernel: a tenth of a soft-RoCE round trip.
-func write(fd int, b []byte) (int, syscall.Errno) {
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
-	return int(n), errno
+// takes outside of the kernel: a tenth of a soft-RoCE round trip. Package unix would
+// go through two functions more.
+func write(fd int, b []byte) error {
+	for {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0, 0, 0)
+		switch {
+		case errno == unix.EINTR:
+		case errno != 0:
+			return errno
+		case int(n) != len(b):
+			return io.ErrShortWrite
+		default:
+			return nil
+		}
+	}
 }
 
 // mapShared maps n bytes of fd at offset. MmapPtr rather than Mmap: it keeps
