@@ -81,6 +81,7 @@ func (s *stream) run() error {
 	if s.peaks != nil {
 		s.peaks.add(0, 0, 0)
 	}
+	s.rested = s.at
 	for {
 		if err := s.post(); err != nil {
 			return err
@@ -105,6 +106,7 @@ func (s *stream) run() error {
 		if err := s.take(n); err != nil {
 			return err
 		}
+		s.rest()
 	}
 }
 

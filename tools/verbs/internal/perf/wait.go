@@ -20,6 +20,9 @@ type wait struct {
 
 	ctx  context.Context // soft, or hard when that has ended
 	stop *atomic.Bool    // its end
+
+	rested      time.Time
+	every, left int // turns from one rest to the next, and until that
 }
 
 // Of another goroutine that waits for its turn one thinks more often.
@@ -80,6 +83,26 @@ func (w *wait) pause() {
 	if w.yield {
 		runtime.Gosched()
 	}
+}
+
+// restEvery is how long a loop goes without a rest. After 10 ms the scheduler interrupts it.
+const restEvery = 4 * time.Millisecond
+
+// rest comes after each turn of a loop, and now and then lets other goroutines run, of which
+// there are hardly any. Who does not do so of his own accord is interrupted, by a signal:
+// on an emulated machine that costs one message in twenty.
+func (w *wait) rest() {
+	if w.left--; w.left > 0 {
+		return
+	}
+	runtime.Gosched()
+	now := time.Now() // too long a call for every turn
+	if took := now.Sub(w.rested); took > restEvery {
+		w.every /= 2
+	} else if took < restEvery/2 {
+		w.every = 2*w.every + 1
+	}
+	w.left, w.rested = w.every, now
 }
 
 // harden is the error of a context that has ended. After the soft one's comes the hard
