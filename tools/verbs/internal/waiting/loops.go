@@ -167,7 +167,7 @@ func (l *full) open() error {
 
 func (l *full) run(length time.Duration) (float64, error) {
 	n, counted := 0, time.Duration(0)
-	for begin := time.Now(); time.Since(begin) < length; {
+	for begin := time.Now(); n == 0 || time.Since(begin) < length; { // once even where the machine stood still
 		start := time.Now()
 		for range fullRing / clientBatch {
 			for id := range uint64(clientBatch) {

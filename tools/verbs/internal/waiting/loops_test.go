@@ -49,6 +49,27 @@ func TestLoops(t *testing.T) {
 	}
 }
 
+// A machine may stand still for the whole of a slice: each loop goes round once even so.
+func TestLoopsOnce(t *testing.T) {
+	for _, l := range allLoops() {
+		if runtime.GOMAXPROCS(0) == 1 && l.name == "busy" {
+			continue // a busy waiter is refused
+		}
+		t.Run(l.name, func(t *testing.T) {
+			r, err := l.open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if perSecond, err := r.run(1); err != nil || !(perSecond > 0) {
+				t.Errorf("%v times a second, %v", perSecond, err)
+			}
+			if err := r.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestLoopsInterrupted(t *testing.T) {
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
