@@ -95,6 +95,7 @@ func (c *Cmd) Start() error {
 	c.s.mu.Unlock()
 	if err != nil {
 		unix.Close(c.socket)
+		c.socket = -1 // which Kill would take for ours
 		return fmt.Errorf("simproc: %w", err)
 	}
 	theirs.Close()

@@ -88,12 +88,12 @@ func (f *eventFiles) remove(e *eventFile) {
 
 // newContext opens the n-th device for a process. theirs is the descriptor for it, to be
 // closed here once it has it.
-func (s *Server) newContext(n, pid int) (c *context, theirs int, err error) {
+func (s *Server) newContext(n, pid int) (_ *context, theirs int, err error) {
 	theirs, err = unix.MemfdCreate("goverbs-simproc", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, -1, err
 	}
-	c = &context{s: s, device: n, pid: pid, mem: &memory{pid: pid, denied: &s.denied}}
+	c := &context{s: s, device: n, pid: pid, mem: &memory{pid: pid, denied: &s.denied}}
 	c.registers.pages = make(map[uint32][]page)
 	c.registers.ours = -1
 	defer func() {
@@ -103,22 +103,22 @@ func (s *Server) newContext(n, pid int) (c *context, theirs int, err error) {
 		}
 	}()
 	if err := unix.Ftruncate(theirs, fileSize); err != nil {
-		return nil, -1, err
+		return nil, theirs, err
 	}
 	lock := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(uintptr(theirs), unix.F_OFD_SETLK, &lock); err != nil {
-		return nil, -1, err
+		return nil, theirs, err
 	}
 	if c.registers.ours, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", theirs), unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
-		return nil, -1, err
+		return nil, theirs, err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(theirs, &st); err != nil {
-		return nil, -1, err
+		return nil, theirs, err
 	}
 	c.ino = st.Ino
 	if c.mem.clock, err = c.registers.mapPage(clockOffset); err != nil {
-		return nil, -1, err
+		return nil, theirs, err
 	}
 	c.file, err = s.model.Devices()[n].Open(c.mem, &model.OpenOptions{NewFD: c.newFD, Polled: true, Privileged: unix.Geteuid() == 0, Program: strconv.Itoa(pid)})
 	return c, theirs, err

@@ -39,9 +39,6 @@ func (c *Cmd) serve(listener, stop int) {
 		// Requests may be slow, and those of others go on.
 		running.Go(func() {
 			v := c.judge(from)
-			if v.sent {
-				return
-			}
 			r := response{ID: from.ID, Val: v.val, Error: -v.errno}
 			if v.goOn {
 				r.Flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE

@@ -33,7 +33,6 @@ const (
 // verdict is the answer to a system call.
 type verdict struct {
 	goOn  bool // the kernel does it
-	sent  bool // it was given already
 	val   int64
 	errno int32
 }
@@ -149,13 +148,15 @@ func openFile(from *caller, file string, flags int) verdict {
 	return from.send(fd, flags&unix.O_CLOEXEC)
 }
 
-// send answers the call with a descriptor.
+// send answers the call with a descriptor. It does not with SECCOMP_ADDFD_FLAG_SEND, which is
+// both in one: a signal that comes before the program has run, as this process's runtime sends
+// them, takes the descriptor back and leaves the answer 0, which is another one.
 func (c *caller) send(fd, flags int) verdict {
-	_, err := addFD(c.listener, &addition{ID: c.ID, Flags: unix.SECCOMP_ADDFD_FLAG_SEND, SrcFD: uint32(fd), NewFlags: uint32(flags)})
+	n, err := addFD(c.listener, &addition{ID: c.ID, SrcFD: uint32(fd), NewFlags: uint32(flags)})
 	if err != nil {
 		return failed(err)
 	}
-	return verdict{sent: true}
+	return verdict{val: int64(n)}
 }
 
 // putStat answers the call with a struct stat.

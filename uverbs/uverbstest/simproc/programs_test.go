@@ -26,7 +26,7 @@ import (
 const programVar = "GOVERBS_SIMPROC_PROGRAM"
 
 var programs = map[string]func() error{
-	"list": list, "loopback": loopback, "hold": hold, "supervise": supervise, "foreign": foreign, "hidden": hidden, "armed": armed,
+	"list": list, "loopback": loopback, "hold": hold, "supervise": supervise, "foreign": foreign, "hidden": hidden, "armed": armed, "reopen": reopen,
 }
 
 func TestMain(m *testing.M) {
@@ -252,6 +252,27 @@ func armed() error {
 		}
 	}
 	return d.Close()
+}
+
+// reopen opens a device file and one of /sys again and again, and looks whether they are
+// what it has opened.
+func reopen() error {
+	for round := range 300 {
+		for path, typ := range map[string]fs.FileMode{"/dev/infiniband/uverbs0": fs.ModeDevice | fs.ModeCharDevice, "/sys/class/infiniband/mlx5_0/node_guid": 0} {
+			f, err := os.Open(path)
+			if err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+			st, err := f.Stat()
+			if err != nil || st.Mode().Type() != typ {
+				return fmt.Errorf("round %d: %s is file %d, %v, %v", round, path, f.Fd(), st, err)
+			}
+			if err := f.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // hidden looks for what the program must not see of the machine.

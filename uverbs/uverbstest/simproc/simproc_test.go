@@ -10,7 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -137,6 +140,32 @@ func TestLoopback(t *testing.T) {
 func TestDoorbellBeforeDestroy(t *testing.T) {
 	_, s := serve(t, true)
 	output(t, program(s, "armed"))
+}
+
+// Signals to the server, as its runtime sends them to its own threads, take back no answer
+// that is under way.
+func TestServerInterrupted(t *testing.T) {
+	_, s := serve(t, true)
+	var over atomic.Bool
+	var storm sync.WaitGroup
+	defer storm.Wait()
+	defer over.Store(true)
+	storm.Go(func() {
+		for !over.Load() {
+			threads, err := os.ReadDir("/proc/self/task")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, thread := range threads {
+				if tid, err := strconv.Atoi(thread.Name()); err == nil {
+					_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG) // it may have ended
+				}
+			}
+			time.Sleep(20 * time.Microsecond)
+		}
+	})
+	output(t, program(s, "reopen"))
 }
 
 // Programs at the same time do not disturb one another, and each has the device for itself.
