@@ -116,8 +116,28 @@ func (qp *QP) pollTurn(handle func(WC)) func() error {
 	}
 }
 
-// flushGrace is how long the device may take over the next flushed completion.
-const flushGrace = 100 * time.Millisecond
+// A grace is how long nothing may come to its end: flushGrace, in which the device flushes the
+// next completion, but no fewer than graceTurns. A machine that stood still has not looked.
+type grace struct {
+	since time.Time
+	turns int
+	room  int
+}
+
+const (
+	flushGrace = 100 * time.Millisecond
+	graceTurns = 20
+)
+
+// over is asked once a turn. The grace begins anew where more is true, and when something
+// came to its end, which makes room.
+func (g *grace) over(room int, more bool) bool {
+	if more || room != g.room || g.since.IsZero() {
+		*g = grace{since: time.Now(), room: room}
+	}
+	g.turns++
+	return g.turns > graceTurns && time.Since(g.since) > flushGrace
+}
 
 // end is Shutdown and Drain. turn is what to do while waiting.
 func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
@@ -153,18 +173,16 @@ func (qp *QP) end(ctx context.Context, op string, turn func() error) error {
 	// the device is done with the ring says that they were carried out. It is
 	// never done where it does not look at the ring of a queue pair that has
 	// failed, as soft-RoCE of Linux 5.10.
-	failed, since, left := false, time.Now(), qp.sq.requests.Vacant()
+	failed, asked := false, false
+	var g grace
 	if err := qp.await(ctx, turn, func() bool {
 		qp.sq.tail()
 		if qp.sq.requests.Idle() || qp.sq.ring.Empty() {
 			return true
 		}
-		if now := qp.sq.requests.Vacant(); now != left {
-			since, left = time.Now(), now
-		}
-		if time.Since(since) > flushGrace {
+		if asked = g.over(qp.sq.requests.Vacant(), asked); asked {
 			s, err := qp.QueryState()
-			failed, since = err == nil && s == StateErr, time.Now()
+			failed = err == nil && s == StateErr
 		}
 		return failed
 	}); err != nil {
@@ -222,12 +240,9 @@ func (qp *QP) await(ctx context.Context, turn func() error, done func() bool) er
 // awaitFlushed takes turns until done, or until nothing has come to its end for a
 // while.
 func (qp *QP) awaitFlushed(ctx context.Context, turn func() error, done func() bool) error {
-	since, left := time.Now(), -1
+	var g grace
 	return qp.await(ctx, turn, func() bool {
-		if now := qp.sq.requests.Vacant() + qp.rq.requests.Vacant(); now != left {
-			since, left = time.Now(), now
-		}
-		return done() || time.Since(since) > flushGrace
+		return done() || g.over(qp.sq.requests.Vacant()+qp.rq.requests.Vacant(), false)
 	})
 }
 
@@ -238,18 +253,15 @@ func (qp *QP) endGone(ctx context.Context, carried bool, turn func() error) erro
 	if !lost { // nobody but the call that failed says so
 		qp.orphan(carried)
 	}
-	since, left := time.Now(), -1
-	for !qp.sq.requests.Idle() || !qp.rq.requests.Idle() {
-		now := qp.sq.requests.Vacant() + qp.rq.requests.Vacant()
-		if now != left || lost && !qp.dev.hasLeft() {
-			since, left = time.Now(), now
-		}
+	var g grace
+	for !qp.idle() {
+		over := g.over(qp.sq.requests.Vacant()+qp.rq.requests.Vacant(), lost && !qp.dev.hasLeft())
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case qp.closing.Load():
 			return os.ErrClosed
-		case time.Since(since) > flushGrace: // the poller was told, and has left
+		case over: // the poller was told, and has left
 			return ErrDeviceGone
 		}
 		if err := turn(); err != nil && !errors.Is(err, ErrDeviceGone) {
