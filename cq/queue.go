@@ -24,3 +24,10 @@ type Queue interface {
 	// another waiter. Call detach when done.
 	Attach(wake func()) (fd int, detach func(), err error)
 }
+
+// EventsFirst is what a Queue has that may want its events taken before it is polled for
+// the completions that they report. A waiter takes those of other queues when it waits
+// again: who is woken has something to do first.
+type EventsFirst interface {
+	EventsFirst() bool
+}

@@ -45,7 +45,8 @@ func TestAdaptiveIdle(t *testing.T) {
 				t.Errorf("wait %d polled %d times, want 3", i, n)
 			}
 		}
-		if s := w.Stats(); s.Parks != 20 || s.Events != 20 || s.Spurious != 0 || s.Slept != 20*time.Hour {
+		// The last event is left for the next Wait.
+		if s := w.Stats(); s.Parks != 20 || s.Events != 19 || s.Spurious != 0 || s.Slept != 20*time.Hour {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -16,6 +16,8 @@ type bells struct {
 	// Of the poller.
 	armed     []bool // by queue: armed, and no event taken since
 	solicited bool   // for solicited completions only
+	rang      bool   // a park ended, and events were not taken since
+	first     bool   // a queue wants them taken before it is polled
 
 	mu   sync.Mutex
 	park parker // who sleeps. Nil before somebody can, and after the waiter is closed
@@ -32,6 +34,8 @@ func hang(queues []cq.Queue) (*bells, error) {
 		}
 		b.detachers = append(b.detachers, detach)
 		b.fds = append(b.fds, fd)
+		f, ok := q.(cq.EventsFirst)
+		b.first = b.first || ok && f.EventsFirst()
 	}
 	return b, nil
 }

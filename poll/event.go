@@ -2,7 +2,6 @@ package poll
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
@@ -32,7 +31,7 @@ func newEvent(w *Waiter, e Event) (*event, error) {
 		return nil, err
 	}
 	w.bells = b
-	v := &event{w: w, bells: b, solicited: e.Solicited, sleep: p}
+	v := &event{w: w, bells: b, solicited: e.Solicited, epoch: time.Now(), sleep: p}
 	if w.how == nil {
 		v.begin()
 	}
@@ -42,8 +41,8 @@ func newEvent(w *Waiter, e Event) (*event, error) {
 // parker puts the goroutine to sleep.
 type parker interface {
 	// park returns when one of the queues' descriptors is readable, or after
-	// wake. It may return for no reason.
-	park() error
+	// wake. It may return for no reason. now is the time since any moment.
+	park(now time.Duration) error
 	// wake makes the park under way, or the next one, return. Any goroutine
 	// may call it.
 	wake()
@@ -54,6 +53,7 @@ type event struct {
 	w         *Waiter
 	bells     *bells
 	solicited bool
+	epoch     time.Time // any: what passed since takes one look at a clock, and time.Now two
 
 	sleep parker
 	// The Done channel of the context whose end wakes this waiter. Most
@@ -100,11 +100,19 @@ func (v *event) unwatch() {
 
 func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 	v.watch(ctx)
+	b := v.bells
+	var err error
+	if b.rang {
+		err = v.take()
+	}
 	for {
 		// A completion that is in a queue before it is armed raises no
 		// event; hence the look after arming. One that comes later does.
 		// A queue that stayed armed since an earlier look needs neither.
-		fresh, err := v.arm()
+		fresh := false
+		if err == nil {
+			fresh, err = v.arm()
+		}
 		if fresh || err != nil {
 			if n, perr := v.w.look(wcs); n > 0 || perr != nil {
 				return n, perr
@@ -113,34 +121,34 @@ func (v *event) wait(ctx context.Context, wcs []cq.WC) (int, error) {
 				return 0, err
 			}
 		}
-		if err := v.w.ended(ctx); err != nil {
+		if err = v.w.ended(ctx); err != nil {
 			return 0, err
 		}
 		v.w.count.parks.Add(1)
-		start := time.Now()
-		err = v.sleep.park()
-		v.w.count.slept.Add(uint64(time.Since(start)))
+		start := time.Since(v.epoch)
+		err = v.sleep.park(start)
+		v.w.count.slept.Add(uint64(time.Since(v.epoch) - start))
 		if err != nil {
 			return 0, err
 		}
-		taken, terr := v.take()
-		if taken {
-			v.w.count.events.Add(1)
-		} else {
-			// Nobody reported, so who knows what became of the arms: an event may be
-			// late, or lost.
-			clear(v.bells.armed)
+		// Who slept is late already. What is to be taken can wait until it waits
+		// again, when who waits for its answer has that.
+		b.rang = true
+		if b.first {
+			err = v.take()
 		}
-		if n, err := v.w.look(wcs); n > 0 || err != nil {
-			return n, err
+		if n, perr := v.w.look(wcs); n > 0 || perr != nil {
+			return n, perr
 		}
-		if terr != nil {
-			return 0, terr
+		if b.rang {
+			err = v.take()
 		}
-		if err := v.w.ended(ctx); err != nil {
-			return 0, err
+		if err == nil {
+			if err = v.w.ended(ctx); err != nil {
+				return 0, err
+			}
+			v.w.count.spurious.Add(1)
 		}
-		v.w.count.spurious.Add(1)
 	}
 }
 
@@ -158,18 +166,28 @@ func (v *event) arm() (fresh bool, err error) {
 	return fresh, nil
 }
 
-// take consumes one event of each queue that has one, and says whether there were any.
-func (v *event) take() (taken bool, errs error) {
+// take consumes one event of each queue that has one, after a park. The error is the
+// first queue's that fails.
+func (v *event) take() (failed error) {
+	b, taken := v.bells, false
+	b.rang = false
 	for i, q := range v.w.queues {
 		ok, err := q.TakeEvent()
-		if err != nil {
-			errs = errors.Join(errs, err)
+		if failed == nil {
+			failed = err
 		}
 		if ok {
-			v.bells.armed[i], taken = false, true
+			b.armed[i], taken = false, true
 		}
 	}
-	return taken, errs
+	if taken {
+		v.w.count.events.Add(1)
+	} else {
+		// Nobody reported, so who knows what became of the arms: an event may be
+		// late, or lost.
+		clear(b.armed)
+	}
+	return failed
 }
 
 // close ends a park that is under way. The bells stay.

@@ -133,7 +133,13 @@ func (m *member) Arm(solicited bool) error {
 	return err
 }
 
-// TakeEvent is for a Waiter. It takes events after each sleep.
+// EventsFirst is for a Waiter.
+func (m *member) EventsFirst() bool {
+	q, ok := m.q.(cq.EventsFirst)
+	return ok && q.EventsFirst()
+}
+
+// TakeEvent is for a Waiter. It takes events once for each sleep.
 func (m *member) TakeEvent() (bool, error) {
 	p := m.p
 	if !p.taking {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // newParker chooses how to sleep: on the queues' descriptors, or, where they
@@ -31,7 +32,7 @@ func newParker(fds []int, thread bool) (parker, error) {
 // channelParker sleeps on a Go channel. Simulated devices have no descriptors.
 type channelParker struct{ wakes chan struct{} }
 
-func (p *channelParker) park() error {
+func (p *channelParker) park(time.Duration) error {
 	<-p.wakes
 	return nil
 }

@@ -67,7 +67,7 @@ func newGoroutineParker(fds []int) (*goroutineParker, error) {
 	return p, nil
 }
 
-func (p *goroutineParker) park() error {
+func (p *goroutineParker) park(time.Duration) error {
 	if p.woken.Swap(false) {
 		p.epoll.SetReadDeadline(time.Time{})
 		return nil

@@ -18,7 +18,8 @@ type Stats struct {
 	// Parks counts how often the waiter slept, Events the parks that a device
 	// ended by reporting a completion, and Spurious those that ended with
 	// neither a completion nor a reason to return from Wait; a switch of strategy
-	// may be one of these.
+	// may be one of these. An event is counted when it is taken, which the next
+	// Wait may do.
 	Parks, Events, Spurious uint64
 	// Spun is the time that went into looking again and again, Slept that of the
 	// parks, waking included. Spinning for less than some microseconds is reckoned

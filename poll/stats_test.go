@@ -51,12 +51,23 @@ func TestStats(t *testing.T) {
 		want.Looks += 5 // on entry, armed, spurious, armed again, event
 		want.EmptyLooks += 4
 		want.Parks += 2
-		want.Events++
 		want.Spurious++
 		want.Completions++
 		want.Batches[0]++
 		want.Slept += time.Hour
 		check("asleep")
+		// Its event is taken by the next Wait that finds nothing.
+		time.AfterFunc(time.Hour, func() { q.add(1) })
+		wait(1)
+		want.Waits++
+		want.Looks += 3
+		want.EmptyLooks += 2
+		want.Parks++
+		want.Events++
+		want.Completions++
+		want.Batches[0]++
+		want.Slept += time.Hour
+		check("asleep again")
 		if e, s := want.EmptyShare(), want.SpinShare(); e != float64(want.EmptyLooks)/float64(want.Looks) || s != 0 {
 			t.Error(e, s)
 		}

@@ -294,6 +294,11 @@ func (q *CQ) TakeEvent() (bool, error) {
 	return ok, err
 }
 
+// EventsFirst is for waiters, see cq.EventsFirst. What counts events has to see them
+// before their completions, and who shares a channel would find and hand on what was
+// left there.
+func (q *CQ) EventsFirst() bool { return q.meter != nil || !q.own }
+
 // Attach is for waiters, see cq.Queue. It fails with ErrBusy when the queue has
 // a waiter already and with ErrNoEvents when it was made without events.
 func (q *CQ) Attach(wake func()) (fd int, detach func(), err error) {
