@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/abi"
+	"github.com/mdlayher/netlink"
 )
 
 // ErrNoRDMA says that the kernel has no RDMA netlink: no RDMA driver, and so
@@ -65,7 +66,7 @@ func (c *Conn) Close() error {
 }
 
 // get asks for one thing and returns the payload of the answer.
-func (c *Conn) get(op int, attrs ...attribute) ([]byte, error) {
+func (c *Conn) get(op int, attrs ...netlink.Attribute) ([]byte, error) {
 	payloads, err := c.execute(op, 0, attrs)
 	if err != nil {
 		return nil, err
@@ -77,26 +78,29 @@ func (c *Conn) get(op int, attrs ...attribute) ([]byte, error) {
 }
 
 // dump asks for a list and returns the payloads of its elements.
-func (c *Conn) dump(op int, attrs ...attribute) ([][]byte, error) {
-	return c.execute(op, flagDump, attrs)
+func (c *Conn) dump(op int, attrs ...netlink.Attribute) ([][]byte, error) {
+	return c.execute(op, netlink.Dump, attrs)
 }
 
 // do asks for a deed and waits for the acknowledgement.
-func (c *Conn) do(op int, attrs ...attribute) error {
-	_, err := c.execute(op, flagAck, attrs)
+func (c *Conn) do(op int, attrs ...netlink.Attribute) error {
+	_, err := c.execute(op, netlink.Acknowledge, attrs)
 	return err
 }
 
 // execute makes a request and returns the payloads of the answers.
-func (c *Conn) execute(op int, flags uint16, attrs []attribute) ([][]byte, error) {
+func (c *Conn) execute(op int, flags netlink.HeaderFlags, attrs []netlink.Attribute) ([][]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.s == nil {
 		return nil, os.ErrClosed
 	}
 	c.seq++
-	request := header{typ: messageType(op), flags: flagRequest | flags, seq: c.seq}
-	if err := c.s.Send(appendMessage(nil, request, attrs)); err != nil {
+	request, err := makeMessage(netlink.Header{Type: messageType(op), Flags: netlink.Request | flags, Sequence: c.seq}, attrs)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.s.Send(request); err != nil {
 		return nil, err
 	}
 	var payloads [][]byte
@@ -109,21 +113,20 @@ func (c *Conn) execute(op int, flags uint16, attrs []attribute) ([][]byte, error
 			return nil, malformed("a datagram of %d bytes, more than %d", n, len(c.room))
 		}
 		for b := c.room[:n]; len(b) > 0; {
-			var h header
-			var data []byte
-			if h, data, b, err = nextMessage(b); err != nil {
+			var m netlink.Message
+			if m, b, err = nextMessage(b); err != nil {
 				return nil, err
 			}
-			switch {
-			case h.seq != c.seq:
-				return nil, malformed("an answer to request %d, want %d", h.seq, c.seq)
-			case h.typ == typeError || h.typ == typeDone:
-				return payloads, errorOf(h, data)
-			case h.typ != request.typ:
-				return nil, malformed("message type %#x in answer to %#x", h.typ, request.typ)
+			switch h := m.Header; {
+			case h.Sequence != c.seq:
+				return nil, malformed("an answer to request %d, want %d", h.Sequence, c.seq)
+			case h.Type == netlink.Error || h.Type == netlink.Done:
+				return payloads, errorOf(m)
+			case h.Type != messageType(op):
+				return nil, malformed("message type %#x in answer to %#x", uint16(h.Type), uint16(messageType(op)))
 			}
-			payloads = append(payloads, append([]byte(nil), data...))
-			if h.flags&flagMulti == 0 {
+			payloads = append(payloads, append([]byte(nil), m.Data...))
+			if m.Header.Flags&netlink.Multi == 0 {
 				return payloads, nil
 			}
 		}
@@ -131,4 +134,4 @@ func (c *Conn) execute(op int, flags uint16, attrs []attribute) ([][]byte, error
 }
 
 // messageType is RDMA_NL_GET_TYPE of rdma/rdma_netlink.h.
-func messageType(op int) uint16 { return uint16(abi.RDMA_NL_NLDEV<<10 | op) }
+func messageType(op int) netlink.HeaderType { return netlink.HeaderType(abi.RDMA_NL_NLDEV<<10 | op) }

@@ -15,27 +15,19 @@ import (
 	"github.com/mdlayher/netlink/nltest"
 )
 
-func u8(typ uint16, x uint8) attribute { return attribute{typ, []byte{x}} }
+func u8(typ uint16, x uint8) netlink.Attribute { return netlink.Attribute{Type: typ, Data: []byte{x}} }
 
-func u64(typ uint16, x uint64) attribute {
-	return attribute{typ, binary.NativeEndian.AppendUint64(nil, x)}
+func u64(typ uint16, x uint64) netlink.Attribute {
+	return netlink.Attribute{Type: typ, Data: binary.NativeEndian.AppendUint64(nil, x)}
 }
 
-func table(typ uint16, attrs ...attribute) attribute {
-	return attribute{typ | netlink.Nested, pack(attrs...)}
+func table(typ uint16, attrs ...netlink.Attribute) netlink.Attribute {
+	return netlink.Attribute{Type: typ | netlink.Nested, Data: pack(attrs...)}
 }
 
-// pack packs attributes by another's code than ours.
-func pack(attrs ...attribute) []byte {
-	all := make([]netlink.Attribute, len(attrs))
-	for i, a := range attrs {
-		all[i] = netlink.Attribute{Type: a.typ, Data: a.data}
-	}
-	return nltest.MustMarshalAttributes(all)
-}
+func pack(attrs ...netlink.Attribute) []byte { return nltest.MustMarshalAttributes(attrs) }
 
-// A fakeSocket answers requests by a function. Messages are read and written by
-// another's code than ours.
+// A fakeSocket answers requests by a function.
 type fakeSocket struct {
 	answer    func(request netlink.Message) []netlink.Message
 	datagrams [][]byte
@@ -123,7 +115,7 @@ func rxeChardev() []byte {
 }
 
 func rxeCounts() []byte {
-	entry := func(name string, n uint64) attribute {
+	entry := func(name string, n uint64) netlink.Attribute {
 		return table(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY,
 			str(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_NAME, name),
 			u64(abi.RDMA_NLDEV_ATTR_RES_SUMMARY_ENTRY_CURR, n))
@@ -377,19 +369,23 @@ func errnoBytes(errno syscall.Errno) []byte {
 
 // Wherever what was received is cut off, and whatever lengths it speaks of, it is refused.
 func TestBadFraming(t *testing.T) {
-	whole := appendMessage(nil, header{typ: 1, seq: 2}, []attribute{str(3, "abc"), u32(4, 5)})
-	if h, data, rest, err := nextMessage(whole); err != nil || h != (header{typ: 1, seq: 2}) || len(rest) != 0 || string(data) != string(pack(str(3, "abc"), u32(4, 5))) {
-		t.Fatalf("%+v, % x, rest % x, %v", h, data, rest, err)
+	whole, err := makeMessage(netlink.Header{Type: 1, Sequence: 2}, []netlink.Attribute{str(3, "abc"), u32(4, 5)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := netlink.Header{Length: uint32(len(whole)), Type: 1, Sequence: 2}
+	if m, rest, err := nextMessage(whole); err != nil || m.Header != want || len(rest) != 0 || string(m.Data) != string(pack(str(3, "abc"), u32(4, 5))) {
+		t.Fatalf("%+v, rest % x, %v", m, rest, err)
 	}
 	for n := range whole {
-		if _, _, _, err := nextMessage(whole[:n]); !errors.Is(err, ErrMalformed) {
+		if _, _, err := nextMessage(whole[:n]); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
 		}
 	}
 	for _, length := range []uint32{0, 15, uint32(len(whole)) + 1, 1 << 31, 1<<32 - 1} {
 		b := append([]byte(nil), whole...)
 		binary.NativeEndian.PutUint32(b, length)
-		if _, _, _, err := nextMessage(b); !errors.Is(err, ErrMalformed) {
+		if _, _, err := nextMessage(b); !errors.Is(err, ErrMalformed) {
 			t.Errorf("a message of %d bytes: %v", length, err)
 		}
 	}
@@ -400,7 +396,7 @@ func TestBadFraming(t *testing.T) {
 			t.Errorf("an attribute of %d bytes: %v", length, err)
 		}
 	}
-	if err := errorOf(header{typ: typeDone}, []byte{1, 2}); !errors.Is(err, ErrMalformed) {
+	if err := errorOf(netlink.Message{Header: netlink.Header{Type: netlink.Done}, Data: []byte{1, 2}}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("half an errno: %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/mdlayher/netlink"
 )
 
 // ErrMalformed says that an answer did not make sense. It comes wrapped in
@@ -105,20 +107,19 @@ func isName(s string) bool {
 // each calls f for every attribute of b. An unknown attribute is f's to
 // ignore: kernels add them.
 func each(b []byte, f func(v value)) error {
+	d, err := netlink.NewAttributeDecoder(b)
+	if err != nil {
+		return malformed("%v", err)
+	}
 	var bad error
-	for len(b) > 0 {
-		if len(b) < attrHeaderSize {
-			return malformed("%d bytes behind the last attribute", len(b))
-		}
-		n := int(binary.NativeEndian.Uint16(b))
-		if n < attrHeaderSize || n > len(b) {
-			return malformed("an attribute of %d bytes in %d", n, len(b))
-		}
-		f(value{typ: binary.NativeEndian.Uint16(b[2:]) & attrTypeMask, b: b[attrHeaderSize:n], err: &bad})
+	for d.Next() {
+		f(value{typ: d.Type(), b: d.Bytes(), err: &bad})
 		if bad != nil {
 			return bad
 		}
-		b = b[min(aligned(n), len(b)):]
+	}
+	if err := d.Err(); err != nil {
+		return malformed("%v", err)
 	}
 	return nil
 }

@@ -15,23 +15,23 @@ import (
 
 // plain is a nested table as the kernel sends those of objects: without the
 // flag that says so.
-func plain(typ uint16, attrs ...attribute) attribute {
-	return attribute{typ, pack(attrs...)}
+func plain(typ uint16, attrs ...netlink.Attribute) netlink.Attribute {
+	return netlink.Attribute{Type: typ, Data: pack(attrs...)}
 }
 
 // answer is one answer about objects of device 3.
-func answer(t objectTable, entries ...[]attribute) []byte {
-	var all []attribute
+func answer(t objectTable, entries ...[]netlink.Attribute) []byte {
+	var all []netlink.Attribute
 	for _, e := range entries {
 		all = append(all, plain(t.entry, e...))
 	}
 	return pack(u32(abi.RDMA_NLDEV_ATTR_DEV_INDEX, 3), str(abi.RDMA_NLDEV_ATTR_DEV_NAME, "rxe3"), plain(t.table, all...))
 }
 
-type attrs = []attribute
+type attrs = []netlink.Attribute
 
 // sockaddrs has what the kernel sends of an address: 128 bytes.
-func sockaddr(typ, family, port uint16, at int, addr []byte, zone uint32) attribute {
+func sockaddr(typ, family, port uint16, at int, addr []byte, zone uint32) netlink.Attribute {
 	b := make([]byte, 128)
 	binary.NativeEndian.PutUint16(b, family)
 	binary.BigEndian.PutUint16(b[2:], port)
@@ -39,7 +39,7 @@ func sockaddr(typ, family, port uint16, at int, addr []byte, zone uint32) attrib
 	if zone != 0 {
 		binary.NativeEndian.PutUint32(b[24:], zone)
 	}
-	return attribute{typ, b}
+	return netlink.Attribute{Type: typ, Data: b}
 }
 
 // The objects that Linux 6.12 lists while programs run, as it lists them.
@@ -174,10 +174,10 @@ func TestGarbageObjects(t *testing.T) {
 			}
 		}
 	}
-	for what, a := range map[string]attribute{
-		"an address of one byte":         {abi.RDMA_NLDEV_ATTR_RES_SRC_ADDR, []byte{2}},
-		"a short address of IP":          {abi.RDMA_NLDEV_ATTR_RES_SRC_ADDR, binary.NativeEndian.AppendUint32(nil, 2)},
-		"a short address of IPv6":        {abi.RDMA_NLDEV_ATTR_RES_DST_ADDR, sockaddr(0, 10, 1, 8, nil, 0).data[:16]},
+	for what, a := range map[string]netlink.Attribute{
+		"an address of one byte":         {Type: abi.RDMA_NLDEV_ATTR_RES_SRC_ADDR, Data: []byte{2}},
+		"a short address of IP":          {Type: abi.RDMA_NLDEV_ATTR_RES_SRC_ADDR, Data: binary.NativeEndian.AppendUint32(nil, 2)},
+		"a short address of IPv6":        {Type: abi.RDMA_NLDEV_ATTR_RES_DST_ADDR, Data: sockaddr(0, 10, 1, 8, nil, 0).Data[:16]},
 		"a state of more than one byte":  u32(abi.RDMA_NLDEV_ATTR_RES_STATE, 1),
 		"a port space of one byte":       u8(abi.RDMA_NLDEV_ATTR_RES_PS, 1),
 		"a number of a queue pair, long": u64(abi.RDMA_NLDEV_ATTR_RES_LQPN, 1),
