@@ -20,7 +20,8 @@ type PollerStats struct {
 	// Rounds is how often it has looked at all its queues, and EmptyRounds in how many
 	// of these there was nothing.
 	Rounds, EmptyRounds uint64
-	// Parks is how often it has slept, and Spurious how often it woke for nothing.
+	// Parks is how often it has slept, and Spurious how often it woke for nothing. A
+	// park is counted when its events are taken, which may be before the next one.
 	Parks, Spurious uint64
 	// Spun is the time that went into looking again and again with Adaptive, and Slept
 	// that of the parks.
