@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/tools/internal/tied"
 )
 
 // measured runs mlx5sim bench, where the machine has what it takes.
@@ -20,7 +22,7 @@ func measured(t *testing.T, env []string, args ...string) (stdout, stderr string
 	c.Env = append(coreEnvironment(), env...)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
-	err := c.Run()
+	err := tied.Run(c)
 	if ctx.Err() != nil {
 		t.Fatalf("%q hangs:\n%s%s", args, out.Bytes(), errs.Bytes())
 	}

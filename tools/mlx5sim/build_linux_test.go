@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/goverbs/goverbs/tools/internal/tied"
 )
 
 // patience is how long something may take that is sure to come.
@@ -114,7 +116,7 @@ func simulated(t *testing.T, u user, args ...string) (out string, code int) {
 	c := simulate(ctx, t, u, args...)
 	var b bytes.Buffer
 	c.Stdout, c.Stderr = &b, &b
-	err := c.Run()
+	err := tied.Run(c)
 	if ctx.Err() != nil {
 		t.Fatalf("%q hangs:\n%s", args, b.Bytes())
 	}

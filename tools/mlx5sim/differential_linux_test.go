@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/tools/internal/tied"
 )
 
 // differed runs mlx5sim differential to its end. It skips the test where there is no compiler or no
@@ -27,11 +30,13 @@ func differed(t *testing.T, args ...string) (out string, code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	c := exec.CommandContext(ctx, program(t, "mlx5sim"), append([]string{"differential"}, args...)...)
-	b, err := c.CombinedOutput()
+	var b bytes.Buffer
+	c.Stdout, c.Stderr = &b, &b
+	err := tied.Run(c)
 	if ctx.Err() != nil || c.ProcessState == nil {
-		t.Fatalf("%q: %v:\n%s", args, err, b)
+		t.Fatalf("%q: %v:\n%s", args, err, b.Bytes())
 	}
-	return string(b), c.ProcessState.ExitCode()
+	return b.String(), c.ProcessState.ExitCode()
 }
 
 // libmlx5 and goverbs do the same, but for what the table allows, of which each occurs.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/tied"
 )
 
 const refereeUsage = `usage: mlx5sim referee [-run REGEXP] [-short] [-verbs PATH]
@@ -133,7 +135,7 @@ func playAlone(ctx context.Context, limit time.Duration, self, dir string, args 
 	c.WaitDelay = 10 * time.Second // for who outlives its keeper and holds the output
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
-	err := c.Run()
+	err := tied.Run(c)
 	o := outcome{out: out.String(), err: errs.String(), hung: limited.Err() != nil}
 	var exit *exec.ExitError
 	switch {

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os/exec"
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/tied"
 )
 
 // refereed runs mlx5sim referee to its end. It skips the test where the machine does not
@@ -19,11 +22,13 @@ func refereed(t *testing.T, args ...string) (out string, code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*refereeLimit)
 	defer cancel()
 	c := exec.CommandContext(ctx, program(t, "mlx5sim"), append([]string{"referee"}, args...)...)
-	b, err := c.CombinedOutput()
+	var b bytes.Buffer
+	c.Stdout, c.Stderr = &b, &b
+	err := tied.Run(c)
 	if ctx.Err() != nil || c.ProcessState == nil {
-		t.Fatalf("%q: %v:\n%s", args, err, b)
+		t.Fatalf("%q: %v:\n%s", args, err, b.Bytes())
 	}
-	return string(b), c.ProcessState.ExitCode()
+	return b.String(), c.ProcessState.ExitCode()
 }
 
 // What hangs is ended, and so is all when the referee is to end.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/tied"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -128,7 +129,7 @@ func started(t *testing.T, args ...string) (*exec.Cmd, *bufio.Reader) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(); err != nil {
+	if err := tied.Start(c); err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(out)
@@ -202,7 +203,7 @@ func killed(t *testing.T, form, whom string, begin []string) {
 	server := append(slices.Clone(begin), "-e", "-n", "100000000", "-p", p)
 	client := append(slices.Clone(server), "localhost")
 	c := simulate(ctx, t, me(), slices.Concat([]string{form, "-wait", patience.String(), "--"}, server, []string{"--and"}, client)...)
-	if err := c.Start(); err != nil {
+	if err := tied.Start(c); err != nil {
 		t.Fatal(err)
 	}
 	defer c.Process.Kill()

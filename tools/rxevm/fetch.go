@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/tied"
 )
 
 // debianKeyring is where Debian's own keys are on a Debian machine; it also covers releases that
@@ -322,7 +324,7 @@ func runChildThen(cmd *exec.Cmd, started func()) error {
 	}
 	defer os.RemoveAll(temp)
 	cmd.Env = append(cmd.Environ(), "TMPDIR="+temp, "GOTMPDIR="+temp)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	interrupted := false
 	cmd.Cancel = func() error {
 		interrupted = true
@@ -333,13 +335,10 @@ func runChildThen(cmd *exec.Cmd, started func()) error {
 		return syscall.Kill(-cmd.Process.Pid, stop)
 	}
 	cmd.WaitDelay = goodbye
-	err = onLockedThread(func() error {
-		if err := cmd.Start(); err != nil {
-			return err
-		}
+	if err = tied.Start(cmd); err == nil {
 		started()
-		return cmd.Wait()
-	})
+		err = cmd.Wait()
+	}
 	if interrupted {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // Whoever is left of the group would write on.
 	}

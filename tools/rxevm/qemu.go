@@ -10,11 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/tools/internal/tied"
 )
 
 // A machine says what to emulate.
@@ -159,23 +160,15 @@ func startQEMU(t hostTool, m machine, kernel string, im image, console, messages
 	e.cmd.Stdout, e.cmd.Stderr = console, messages
 	// Its own process group keeps a terminal's Ctrl-C from it, so that we decide in which order
 	// things end.
-	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error, 1)
-	go func() {
-		defer close(e.done)
-		e.err = onLockedThread(func() error {
-			err := e.cmd.Start()
-			started <- err
-			if err != nil {
-				return err
-			}
-			return e.cmd.Wait()
-		})
-	}()
-	if err := <-started; err != nil {
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := tied.Start(e.cmd); err != nil {
 		e.port.Close()
 		return nil, fmt.Errorf("start QEMU: %w", err)
 	}
+	go func() {
+		defer close(e.done)
+		e.err = e.cmd.Wait()
+	}()
 	return e, nil
 }
 
@@ -201,12 +194,4 @@ func memFile(name string, im image) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("initial file tree: %w", err), f.Close())
 	}
 	return f, nil
-}
-
-// onLockedThread runs f on a thread that lives as long as f: the kernel sends a parent-death signal
-// when the thread that started a child ends, not its process.
-func onLockedThread(f func() error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	return f()
 }
