@@ -133,7 +133,7 @@ func TestUnplugWithAFailureAtEveryCall(t *testing.T) {
 				removed := r.k.Unplug("rxe0")
 				r.k.Tell("rxe0")
 				lastEvents(t, r.dev)
-				within(t, "letting go", func() { <-r.dev.left })
+				letGone(t, r.dev)
 				r.k.Fail(nil)
 				r.refused = failed.Op == fakekernel.Ioctl
 				more = int(calls.Load()) >= n
@@ -146,14 +146,14 @@ func TestUnplugWithAFailureAtEveryCall(t *testing.T) {
 					}
 				}
 				if failed.Op != fakekernel.Detach {
-					overIn(t, removed)
+					isOver(t, removed)
 				}
 				for _, c := range []interface{ Close() error }{r.mw, r.a, r.b, r.rc, r.ud, r.srq, r.ah, r.sendQ, r.recvQ, r.q, r.channel, r.mr, r.pd, r.dev, r.mem} {
 					if err := c.Close(); err != nil {
 						t.Errorf("%v failed: close %T: %v", failed, c, err)
 					}
 				}
-				overIn(t, removed)
+				isOver(t, removed)
 			})
 			if t.Failed() {
 				return
@@ -221,7 +221,7 @@ func TestCloseBesideUnplug(t *testing.T) {
 			beside(func() { r.k.Tell("rxe0") })
 			close(start)
 			within(t, "closing", all.Wait)
-			overIn(t, removed)
+			isOver(t, removed)
 		})
 		if t.Failed() {
 			return
