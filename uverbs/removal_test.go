@@ -220,12 +220,22 @@ func TestLastEventIsNotDropped(t *testing.T) {
 	}
 }
 
-// Of three overruns that a device tells of, the queue dies once.
+// Of three overruns that a device tells of, the queue dies once, and says so to who sleeps
+// on it.
 func TestQueueDiesOnce(t *testing.T) {
-	r := newRig(t, false)
+	r := newRig(t, true)
+	woken := false
+	_, detach, err := r.sendQ.Attach(func() { woken = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer detach()
 	a := &asyncEvents{dev: r.dev, ch: make(chan Event, 8)}
 	for range 3 {
 		a.handle(Event{Type: EventCQError, CQ: r.sendQ})
+	}
+	if !woken {
+		t.Error("nobody is woken")
 	}
 	_, first := r.sendQ.Poll(make([]WC, 1))
 	_, again := r.sendQ.Poll(make([]WC, 1))
