@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/mlx5/model"
+	"github.com/goverbs/goverbs/tools/internal/flags"
 	"github.com/goverbs/goverbs/uverbs/uverbstest/simproc"
 )
 
@@ -57,19 +58,13 @@ type benchOptions struct {
 func parseBench(args []string, stdout io.Writer) (*benchOptions, error) {
 	o := new(benchOptions)
 	fs := flag.NewFlagSet("mlx5sim bench", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
 	fs.BoolVar(&o.json, "json", false, "print an object of JSON a row instead of a table")
 	fs.BoolVar(&o.md, "md", false, "print the table as Markdown")
 	fs.BoolVar(&o.quick, "quick", false, "measure only what there are targets for, in 5 rounds")
 	fs.IntVar(&o.rounds, "n", 0, "how many `ROUNDS` there are, 2 or more; 0 is 15, or 5 with -quick")
 	only := fs.String("run", "", "measure only the rows that match `REGEXP`")
-	err := fs.Parse(args)
+	err := flags.Parse(fs, args, benchUsage+"flags:\n", stdout)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, benchUsage, "flags:\n")
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
-		return nil, errHelp
 	case err != nil:
 		return nil, err
 	case fs.NArg() > 0:
@@ -106,7 +101,7 @@ func cmdBench(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	o, err := parseBench(args, stdout)
 	switch {
-	case errors.Is(err, errHelp):
+	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		fmt.Fprintf(stderr, "mlx5sim bench: %v\nmlx5sim bench -h lists the flags.\n", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"math"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func TestBenchFlags(t *testing.T) {
 		{"-n -2", "want 2 or more", 0},
 		{"-run (", "-run:", 0},
 		{"fast", `"fast" is no flag`, 0},
-		{"-slow", "not defined", 0},
+		{"-slow", "there is no flag -slow", 0},
 	} {
 		o, err := parseBench(strings.Fields(tt.args), new(bytes.Buffer))
 		switch {
@@ -37,7 +38,7 @@ func TestBenchFlags(t *testing.T) {
 		}
 	}
 	var help bytes.Buffer
-	if _, err := parseBench([]string{"-h"}, &help); !errors.Is(err, errHelp) || !strings.Contains(help.String(), "-quick") {
+	if _, err := parseBench([]string{"-h"}, &help); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-quick") {
 		t.Errorf("-h: %v, %s", err, help.Bytes())
 	}
 }

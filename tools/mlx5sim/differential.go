@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/mlx5/model"
+	"github.com/goverbs/goverbs/tools/internal/flags"
 	"github.com/goverbs/goverbs/uverbs/uverbstest/simproc"
 )
 
@@ -46,22 +47,18 @@ type differentialOptions struct {
 
 func (o *differentialOptions) parse(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("mlx5sim differential", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
 	fs.IntVar(&o.requests, "n", 10000, "how many requests each script posts at least, a `NUMBER`")
 	fs.Uint64Var(&o.seed, "seed", 1, "the first `SEED`: the same makes the same script")
 	fs.IntVar(&o.seeds, "seeds", 1, "how many seeds, from the first one on, a `NUMBER`")
 	fs.BoolVar(&o.json, "json", false, "print a line of JSON a seed")
 	fs.StringVar(&o.keep, "keep", "", "write the script of the first seed to a `FILE`")
-	err := fs.Parse(args)
+	err := flags.Parse(fs, args, differentialUsage, stdout)
 	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, differentialUsage)
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
 		fmt.Fprint(stdout, "\ndifferences that are allowed:\n")
 		for _, d := range differences {
 			fmt.Fprintf(stdout, "  %s: %s\n", d.name, d.reason)
 		}
-		return errHelp
+		return err
 	}
 	switch {
 	case err != nil:
@@ -80,7 +77,7 @@ func (o *differentialOptions) parse(args []string, stdout io.Writer) error {
 func cmdDifferential(args []string, stdout, stderr io.Writer) int {
 	var o differentialOptions
 	switch err := o.parse(args, stdout); {
-	case errors.Is(err, errHelp):
+	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		fmt.Fprintf(stderr, "mlx5sim differential: %v\nmlx5sim differential -h lists the flags.\n", err)

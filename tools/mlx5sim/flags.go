@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/mlx5/model"
+	"github.com/goverbs/goverbs/tools/internal/flags"
 )
 
 // options are what the flags of run say.
@@ -24,13 +25,10 @@ type options struct {
 	programs              [][]string
 }
 
-var errHelp = errors.New("help was asked for")
-
-// parse reads the arguments of run. The error is errHelp or for status 2.
+// parse reads the arguments of run. The error is flag.ErrHelp or for status 2.
 func parse(args []string, stdout io.Writer) (*options, error) {
 	o := new(options)
 	fs := flag.NewFlagSet("mlx5sim run", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
 	fs.IntVar(&o.devices, "devices", 1, "how many devices there are, `N` from 1 to 16: mlx5_0 and so on")
 	fs.IntVar(&o.ports, "ports", 1, "how many ports each has, `N` from 1 to 2")
 	fs.StringVar(&o.link, "link", "ib", "what the ports are, `ib or eth`: InfiniBand or RoCE, where programs need a GID index (-g 0, perftest -x 0)")
@@ -43,13 +41,7 @@ func parse(args []string, stdout io.Writer) (*options, error) {
 	fs.BoolVar(&o.strict, "strict", false, "look only at queues whose doorbell was seen: for programs with one queue pair and one completion queue")
 	fs.DurationVar(&o.wait, "wait", 2*time.Second, "how long a program may take to listen on a TCP port before the next one starts, a `TIME`")
 	fs.BoolVar(&o.allowViolations, "allow-violations", false, "print what programs should not have done, but let it be no failure")
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, usage, "\nflags:\n")
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
-		return nil, errHelp
-	}
+	err := flags.Parse(fs, args, usage+"\nflags:\n", stdout)
 	if err != nil {
 		return nil, err
 	}

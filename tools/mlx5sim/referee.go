@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/flags"
 	"github.com/goverbs/goverbs/tools/internal/tied"
 )
 
@@ -58,18 +59,14 @@ type outcome struct {
 // cmdReferee is mlx5sim referee.
 func cmdReferee(args []string, stdout, stderr io.Writer) int {
 	fs := flag.NewFlagSet("mlx5sim referee", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
 	only := fs.String("run", "", "run only the cases, or with -pyverbs the modules, that match `REGEXP`")
 	short := fs.Bool("short", false, "run only the cases for every day")
 	verbs := fs.String("verbs", "", "the `PATH` of goverbs' verbs; by default the one beside this program, or one that go builds")
 	suite := fs.Bool("pyverbs", false, "run the test suite of Debian's python3-pyverbs")
 	r := &referee{stdout: stdout, find: findTool}
-	err := fs.Parse(args)
+	err := flags.Parse(fs, args, refereeUsage+"flags:\n", stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, refereeUsage, "flags:\n")
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
 		return 0
 	case err != nil:
 	case fs.NArg() > 0:

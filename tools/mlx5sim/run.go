@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +18,7 @@ import (
 // cmdRun is mlx5sim run. The exit status is that of the first program that fails.
 func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	o, err := parse(args, stdout)
-	if errors.Is(err, errHelp) {
+	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
 	var m *model.Model

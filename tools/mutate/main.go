@@ -41,6 +41,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/flags"
 )
 
 // Exit statuses.
@@ -79,20 +81,14 @@ func main() {
 func parse(args []string, stdout io.Writer) (*options, error) {
 	o := new(options)
 	fs := flag.NewFlagSet("mutate", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
 	only := fs.String("run", "", "only the mutations whose names match `REGEXP`")
 	fs.BoolVar(&o.list, "list", false, "print what there is, and do nothing")
 	fs.BoolVar(&o.keep, "keep", false, "keep the copies of the source whose bugs were not caught, and say where they are")
 	fs.BoolVar(&o.json, "json", false, "print a JSON object a line")
 	fs.IntVar(&o.jobs, "j", runtime.GOMAXPROCS(0), "how many mutations are tried at a time, `N` from 1 on")
 	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long a test may take with a bug in, a `TIME`")
-	err := fs.Parse(args)
+	err := flags.Parse(fs, args, usage, stdout)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
-		return nil, err
 	case err != nil:
 		return nil, err
 	case fs.NArg() > 0:

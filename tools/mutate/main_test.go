@@ -28,7 +28,7 @@ func TestUsage(t *testing.T) {
 		{"-run (", "-run: error parsing regexp"},
 		{"-run nothing", "none of the 1 mutations in testdata/mutations matches"},
 		{"two", `"two" is no flag`},
-		{"-fast", "flag provided but not defined: -fast"},
+		{"-fast", "there is no flag -fast"},
 	} {
 		code, out, errs := mutate(t, dir, strings.Fields(c.args)...)
 		if code != exitUsage || out != "" || !strings.Contains(errs, c.want) {

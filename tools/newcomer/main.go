@@ -26,6 +26,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/flags"
 )
 
 // limit is how long a newcomer may take, and patience how long a machine with much else to do.
@@ -48,14 +50,10 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	f := flag.NewFlagSet("newcomer", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	guest := f.Bool("guest", false, "run the program on a real kernel, too")
-	err := f.Parse(args)
+	err := flags.Parse(f, args, usage, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
-		f.SetOutput(stdout)
-		f.PrintDefaults()
 		return 0
 	case err == nil && f.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", f.Arg(0))

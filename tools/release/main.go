@@ -25,6 +25,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/goverbs/goverbs/tools/internal/flags"
 )
 
 // sizeLimit is what a binary may have, in bytes.
@@ -73,16 +75,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func parse(args []string, stdout io.Writer) (o options, err error) {
 	f := flag.NewFlagSet("release", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	f.StringVar(&o.dir, "o", "", "the `folder` that gets the files; it is made if there is none")
 	f.BoolVar(&o.verify, "verify", false, "build once more, from a copy of the source in another folder and with an empty build cache, and compare")
 	archs := f.String("arch", strings.Join(architectures, ","), "`architectures`, separated by commas")
-	switch err = f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, usage)
-		f.SetOutput(stdout)
-		f.PrintDefaults()
-		return o, err
+	switch err = flags.Parse(f, args, usage, stdout); {
 	case err != nil:
 		return o, err
 	case f.NArg() > 0:

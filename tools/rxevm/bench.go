@@ -77,8 +77,13 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	if err != nil {
 		return 0, exitError{exitUsage, fmt.Errorf("-run: %w", err)}
 	}
-	if !*waiting && *svg != "" {
-		return 0, exitError{exitUsage, errors.New("-svg: only -waiting draws")}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if !*waiting && (given["svg"] || given["n"]) {
+		return 0, exitError{exitUsage, errors.New("-svg and -n: only -waiting has these")}
+	}
+	if *waiting && (given["pairs"] || given["iters"]) {
+		return 0, exitError{exitUsage, errors.New("-pairs and -iters: -waiting has -n")}
 	}
 	if !*waiting {
 		g.with = "rdma-core"
@@ -87,8 +92,6 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	g.verbs, g.vdsoClock = true, true
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["timeout"] {
 		g.timeout = benchTimeout
 	}

@@ -44,6 +44,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/flags"
 )
 
 // Exit statuses of rxevm itself.
@@ -85,10 +87,10 @@ var commands = map[string]func(ctx context.Context, args []string) (int, error){
 const usage = `usage: rxevm COMMAND [flags] ...
   run [flags] [-- COMMAND ARGS...]   run a program in a guest with soft-RoCE
   exec [flags] BINARY ARGS...        run a test binary there: go test -exec 'rxevm exec'
-  demo                               ping-pong between verbs and rdma-core
-  test                               run everything that the project can prove
-  bench                              compare verbs with rdma-core and perftest, or ways to wait
-  fetch                              fetch the newest kernels and programs now
+  demo [flags]                       ping-pong between verbs and rdma-core
+  test [flags]                       run everything that the project can prove
+  bench [flags]                      compare verbs with rdma-core and perftest, or ways to wait
+  fetch [flags]                      fetch the newest kernels and programs now
 rxevm COMMAND -h lists a command's flags.
 `
 
@@ -189,18 +191,23 @@ func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
 
 // parseFlags parses a command's flags and turns every mistake into exit status 2 with a message.
 func parseFlags(fs *flag.FlagSet, args []string) error {
-	var list strings.Builder
-	fs.SetOutput(&list)
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Print(list.String())
-		return err
-	}
-	if err != nil {
+	err := flags.Parse(fs, args, usageOf(fs.Name()), os.Stdout)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		// Not the list of flags as well: the message would scroll away.
 		return exitError{exitUsage, fmt.Errorf("%w\n%s -h lists the flags", err, fs.Name())}
 	}
-	return nil
+	return err
+}
+
+// usageOf is what usage says of a command such as rxevm run.
+func usageOf(name string) string {
+	for line := range strings.Lines(usage) {
+		form, what, ok := strings.Cut("rxevm "+strings.TrimSpace(line), "   ")
+		if ok && (form == name || strings.HasPrefix(form, name+" ")) {
+			return fmt.Sprintf("usage: %s\n%s\n\n", form, strings.TrimSpace(what))
+		}
+	}
+	return ""
 }
 
 // check checks what flag cannot, and fills in what depends on other flags.

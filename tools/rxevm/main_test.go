@@ -59,9 +59,13 @@ func TestMistakesAreUsageErrors(t *testing.T) {
 		{[]string{"bench", "now"}, "no arguments"},
 		{[]string{"bench", "-pairs", "1"}, "at least 2 pairs"},
 		{[]string{"bench", "-waiting", "-n", "0"}, "at least 1 round"},
-		{[]string{"bench", "-svg", "x"}, "only -waiting draws"},
+		{[]string{"test", "-timeout", "0s"}, "more than 0"},
+		{[]string{"run", "-timeout", "5", "--", "x"}, "a time with its unit"},
+		{[]string{"bench", "-n", "3"}, "only -waiting has these"},
+		{[]string{"bench", "-waiting", "-pairs", "3"}, "-waiting has -n"},
+		{[]string{"bench", "-svg", "x"}, "only -waiting has these"},
 		{[]string{"bench", "-perf", "-waiting"}, "choose one"},
-		{[]string{"bench", "-perf", "-svg", "x"}, "only -waiting draws"},
+		{[]string{"bench", "-perf", "-svg", "x"}, "only -waiting has these"},
 		{[]string{"bench", "-quick"}, "only -perf has these"},
 		{[]string{"bench", "-run", "x"}, "only -perf has these"},
 		{[]string{"bench", "-perf", "-run", "("}, "-run: error parsing regexp"},
@@ -88,6 +92,15 @@ func TestMistakesInFlagsAreSaidInTwoLines(t *testing.T) {
 		report(&b, code, err)
 		if said := b.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "rxevm "+args[0]+" -h lists the flags") {
 			t.Errorf("rxevm %v says %q", args, said)
+		}
+	}
+}
+
+// Each command's help begins with how it is called.
+func TestUsageOf(t *testing.T) {
+	for name := range commands {
+		if text := usageOf("rxevm " + name); !strings.HasPrefix(text, "usage: rxevm "+name+" [flags]") || strings.Count(text, "\n") != 3 {
+			t.Errorf("%s: %q", name, text)
 		}
 	}
 }

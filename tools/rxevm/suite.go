@@ -99,13 +99,16 @@ var suiteParts = []string{"host", "harsh", "planted", "6.1", "6.12", "5.10", "ar
 func cmdTest(ctx context.Context, args []string) (int, error) {
 	fs := flag.NewFlagSet("rxevm test", flag.ContinueOnError)
 	install := fs.Bool("install", false, "install missing programs (QEMU) with apt-get; needs root")
-	parts := fs.String("parts", strings.Join(suiteParts, ","), "what to run, separated by commas: `parts`")
+	parts := fs.String("parts", strings.Join(suiteParts, ","), "run these `parts`, separated by commas")
 	timeout := fs.Duration("timeout", 85*time.Minute, "give up after this `time`")
 	if err := parseFlags(fs, args); err != nil {
 		return 0, err
 	}
 	if fs.NArg() != 0 {
 		return 0, exitError{exitUsage, fmt.Errorf("test takes no arguments besides flags, not %q", fs.Args())}
+	}
+	if *timeout <= 0 {
+		return 0, exitError{exitUsage, fmt.Errorf("-timeout %v: must be more than 0", *timeout)}
 	}
 	chosen := strings.Split(*parts, ",")
 	for _, p := range chosen {

@@ -31,7 +31,7 @@ func TestHelpOfAll(t *testing.T) {
 			t.Errorf("%s --no-such-flag: status %d, %q", c.name, code, errs.String())
 		}
 	}
-	if text := usage(); !strings.Contains(text, "Exit status: ") {
+	if text := usageText(); !strings.Contains(text, "Exit status: ") {
 		t.Error(text)
 	}
 }

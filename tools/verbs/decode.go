@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/goverbs/goverbs/tools/decode"
+	"github.com/goverbs/goverbs/tools/internal/tty"
 )
 
 const decodeUsage = `usage: verbs decode [-json] [FILE...]
@@ -27,24 +28,16 @@ unreadable file.
 
 // cmdDecode explains the failed completions in texts.
 func cmdDecode(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("verbs decode", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() {
-		fmt.Fprint(stderr, decodeUsage)
-		flags.PrintDefaults()
-	}
-	asJSON := flags.Bool("json", false, "print an array of objects instead of explanations")
-	if err := flags.Parse(args); err != nil {
-		if err == flag.ErrHelp {
-			return 0
-		}
-		return 2
+	f := flag.NewFlagSet("verbs decode", flag.ContinueOnError)
+	asJSON := f.Bool("json", false, "print an array of objects instead of explanations")
+	if _, err := parseFlagsFirst(f, args, decodeUsage, stdout); err != nil {
+		return exitStatus(ctx, "decode", err, stderr)
 	}
 	// A read from a terminal or a pipe cannot be interrupted; leaving can. What
 	// is left behind then prints nothing more.
 	var out gate
 	stdout, stderr = out.writer(stdout), out.writer(stderr)
-	d := decoding{stdin: os.Stdin, stdout: stdout, stderr: stderr, files: flags.Args()}
+	d := decoding{stdin: os.Stdin, stdout: stdout, stderr: stderr, files: f.Args()}
 	if len(d.files) == 0 {
 		d.files = []string{"-"}
 	}
@@ -149,7 +142,7 @@ syndrome or a vendor code, such as "status 12 vendor err 129".`)
 func (d *decoding) file(name string) error {
 	in := io.Reader(d.stdin)
 	if name == "-" {
-		if fi, err := d.stdin.Stat(); err == nil && fi.Mode()&os.ModeCharDevice != 0 {
+		if tty.Is(d.stdin) {
 			fmt.Fprintln(d.stderr, "verbs decode: paste the text, then press Ctrl-D on a line of its own")
 		}
 	} else {

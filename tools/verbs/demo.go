@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 const demoUsage = `usage: verbs demo [-d DEVICE] [-n ROUNDS] [-json]
@@ -41,34 +41,21 @@ func cmdDemo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // demo is verbs demo on the devices of a system, or on the model.
 func demo(ctx context.Context, from system, args []string, stdout, stderr io.Writer) int {
 	o, err := parseDemo(args, stdout)
-	switch {
-	case errors.Is(err, errHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "verbs demo: %v\nverbs demo -h lists the flags.\n", err)
-		return 2
+	if err != nil {
+		return exitStatus(ctx, "demo", err, stderr)
 	}
 	st, err := chooseStage(from, o.device)
 	if err != nil {
-		status, err := withoutDevice(err, o.device)
-		fmt.Fprintf(stderr, "verbs demo: %s\n", printable.Error(err))
-		return status
+		return exitStatus(ctx, "demo", withoutDevice(err, o.device), stderr)
 	}
 	out := demoOutput{text: !o.json, w: stdout}
 	out.begin(st)
 	play(ctx, st, o.rounds, out.step)
-	err = out.end()
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "verbs demo: interrupted")
-		return 1
-	case err != nil:
-		fmt.Fprintf(stderr, "verbs demo: %v\n", err)
-		return 1
-	case !out.report.OK:
-		return 1
+	err = errors.Join(out.end(), ctx.Err())
+	if err == nil && !out.report.OK {
+		return 1 // which the steps have told
 	}
-	return 0
+	return exitStatus(ctx, "demo", err, stderr)
 }
 
 func parseDemo(args []string, help io.Writer) (o demoOptions, err error) {
@@ -78,7 +65,7 @@ func parseDemo(args []string, help io.Writer) (o demoOptions, err error) {
 	f.BoolVar(&o.json, "json", false, "write one JSON object instead of text")
 	_, err = parseFlags(f, args, demoUsage, help)
 	if err == nil && (o.rounds < 1 || o.rounds > maxRounds) {
-		err = fmt.Errorf("number of rounds (-n) %d: allowed are 1 to %d", o.rounds, maxRounds)
+		err = usage.Errorf("number of rounds (-n) %d: allowed are 1 to %d", o.rounds, maxRounds)
 	}
 	return o, err
 }

@@ -255,7 +255,7 @@ func TestDemoRefusals(t *testing.T) {
 		code int
 		want string
 	}{
-		{some, "-x", 2, "flag provided but not defined: -x\nverbs demo -h lists the flags."},
+		{some, "-x", 2, "there is no flag -x\nverbs demo -h lists the flags."},
 		{some, "mlx5_0", 2, `unexpected argument "mlx5_0"`},
 		{some, "-n 0", 2, "number of rounds (-n) 0: allowed are 1 to 1000000"},
 		{some, "-n 1000001", 2, "number of rounds (-n) 1000001: allowed are 1 to 1000000"},

@@ -7,21 +7,12 @@ import (
 	"github.com/goverbs/goverbs/uverbs"
 )
 
-// deviceError is why there is no device to work with, and the exit status of that.
-type deviceError struct {
-	error
-	status int
-}
-
-func (e *deviceError) Unwrap() error { return e.error }
-
 // openDevice opens the device of a name, or else the first that can be opened. Its errors
-// are *deviceErrors.
+// are those of withoutDevice.
 func openDevice(name string) (*uverbs.Device, error) {
 	dev, err := tryDevices(name)
 	if err != nil {
-		status, err := withoutDevice(err, name)
-		return nil, &deviceError{err, status}
+		return nil, withoutDevice(err, name)
 	}
 	return dev, nil
 }
@@ -46,15 +37,16 @@ func tryDevices(name string) (*uverbs.Device, error) {
 }
 
 // withoutDevice adds to the error of a machine without devices, or without the one that
-// was named, what there is all the same. The exit status is 2 if another name would help.
-func withoutDevice(err error, name string) (status int, _ error) {
+// was named, what there is all the same. It is a *statusError, of status 2 if another name
+// would help.
+func withoutDevice(err error, name string) error {
 	switch {
 	case name == "" && errors.Is(err, uverbs.ErrNoDevices):
-		return 1, fmt.Errorf("%w; without any device: verbs demo", err)
+		return &statusError{fmt.Errorf("%w; without any device: verbs demo", err), 1}
 	case errors.Is(err, uverbs.ErrNoDevices):
-		return 2, fmt.Errorf("no device %q: %w; %s", name, err, simulatedHelp)
+		return &statusError{fmt.Errorf("no device %q: %w; %s", name, err, simulatedHelp), 2}
 	case errors.Is(err, uverbs.ErrUnknownDevice):
-		return 2, fmt.Errorf("%w; %s", err, simulatedHelp)
+		return &statusError{fmt.Errorf("%w; %s", err, simulatedHelp), 2}
 	}
-	return 1, err
+	return &statusError{err, 1}
 }

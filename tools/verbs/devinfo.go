@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -27,8 +26,8 @@ type devinfoOptions struct {
 }
 
 // cmdDevinfo is verbs devinfo.
-func cmdDevinfo(_ context.Context, args []string, stdout, stderr io.Writer) int {
-	return devinfo(thisSystem{}, args, stdout, stderr)
+func cmdDevinfo(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return devinfo(ctx, thisSystem{}, args, stdout, stderr)
 }
 
 // inventory is where devinfo learns of devices.
@@ -38,36 +37,23 @@ type inventory interface {
 	query(uverbs.DeviceInfo) (*answers, error)
 }
 
-func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
+func devinfo(ctx context.Context, from inventory, args []string, stdout, stderr io.Writer) int {
 	o, err := parseDevinfo(args, stdout)
-	switch {
-	case errors.Is(err, errHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "verbs devinfo: %v\nverbs devinfo -h lists the flags.\n", err)
-		return 2
+	if err == nil && isSimulated(o.device) {
+		from, err = newSimulatedSystem()
 	}
-	if isSimulated(o.device) {
-		if from, err = newSimulatedSystem(); err != nil {
-			fmt.Fprintf(stderr, "verbs devinfo: %s\n", printable.Error(err))
-			return 1
-		}
+	if err != nil {
+		return exitStatus(ctx, "devinfo", err, stderr)
 	}
 	list, err := from.devices()
 	if err == nil && o.device != "" {
 		list, err = pick(list, o.device)
 	}
 	if err != nil {
-		status, err := withoutDevice(err, o.device)
-		fmt.Fprintf(stderr, "verbs devinfo: %s\n", printable.Error(err))
-		return status
+		return exitStatus(ctx, "devinfo", withoutDevice(err, o.device), stderr)
 	}
 	if o.list && !o.json {
-		if err := writeNames(stdout, list); err != nil {
-			fmt.Fprintf(stderr, "verbs devinfo: %v\n", err)
-			return 1
-		}
-		return 0
+		return exitStatus(ctx, "devinfo", writeNames(stdout, list), stderr)
 	}
 	code := 0
 	reports := make([]*deviceReport, 0, len(list))
@@ -85,8 +71,7 @@ func devinfo(from inventory, args []string, stdout, stderr io.Writer) int {
 		reports = append(reports, r)
 	}
 	if err := writeReports(stdout, reports, o); err != nil {
-		fmt.Fprintf(stderr, "verbs devinfo: %v\n", err)
-		return 1
+		return exitStatus(ctx, "devinfo", err, stderr)
 	}
 	return code
 }

@@ -67,7 +67,7 @@ func twoDevices() fakeInventory {
 // runDevinfo runs the command on an inventory.
 func runDevinfo(from inventory, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = devinfo(from, args, &out, &errs)
+	code = devinfo(context.Background(), from, args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -147,7 +147,7 @@ func TestDevinfoRefusals(t *testing.T) {
 		want string
 	}{
 		{twoDevices(), []string{"-d", "mlx4_0"}, 2, `no such device: "mlx4_0": there are mlx5_0, rxe0`},
-		{twoDevices(), []string{"-x"}, 2, "flag provided but not defined: -x\nverbs devinfo -h lists the flags."},
+		{twoDevices(), []string{"-x"}, 2, "there is no flag -x\nverbs devinfo -h lists the flags."},
 		{twoDevices(), []string{"mlx5_0"}, 2, `unexpected argument "mlx5_0"`},
 		{twoDevices(), []string{"-v=maybe"}, 2, `invalid boolean value "maybe"`},
 		{none, nil, 1, "goverbs: no RDMA devices: nothing there; without any device: verbs demo\n"},
@@ -198,7 +198,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on 
 func TestDevinfoWriteErrors(t *testing.T) {
 	for _, args := range [][]string{nil, {"-v"}, {"-json"}, {"-l"}} {
 		var errs bytes.Buffer
-		if code := devinfo(twoDevices(), args, full{}, &errs); code != 1 || !strings.Contains(errs.String(), "no space left") {
+		if code := devinfo(t.Context(), twoDevices(), args, full{}, &errs); code != 1 || !strings.Contains(errs.String(), "no space left") {
 			t.Errorf("%q: status %d, %q", args, code, errs.String())
 		}
 	}
@@ -227,7 +227,7 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	for _, c := range commands {
-		if !strings.Contains(usage(), c.name+" "+c.args) {
+		if !strings.Contains(usageText(), c.name+" "+c.args) {
 			t.Errorf("%s is not in the usage", c.name)
 		}
 	}

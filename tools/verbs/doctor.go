@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/doctor"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 const doctorUsage = `usage: verbs doctor [-d DEVICE] [-memlock SIZE] [-pollers N] [-pid PID]
@@ -48,16 +49,14 @@ func cmdDoctor(ctx context.Context, args []string, stdout, stderr io.Writer) int
 
 func examine(ctx context.Context, n *doctor.Node, args []string, stdout, stderr io.Writer) int {
 	o, err := parseDoctor(args, stdout)
-	if errors.Is(err, errHelp) {
-		return 0
-	}
 	if err == nil {
 		n.Device, n.Memlock, n.Pollers, n.PID = o.device, uint64(o.memlock), o.pollers, o.pid
-		err = n.Validate()
+		if bad := n.Validate(); bad != nil {
+			err = usage.Errorf("%v", bad)
+		}
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "verbs doctor: %v\nverbs doctor -h lists the flags.\n", err)
-		return 2
+		return exitStatus(ctx, "doctor", err, stderr)
 	}
 	report := doctor.Examine(ctx, n, o.skip.left(), &doctor.Options{Patience: o.timeout})
 	if o.json {
@@ -87,11 +86,13 @@ func parseDoctor(args []string, stdout io.Writer) (o doctorOptions, err error) {
 	f.BoolVar(&o.verbose, "v", false, "list every check, what it saw, and what follows from other findings")
 	switch _, err = parseFlags(f, args, doctorUsage, stdout); {
 	case err == nil && (o.pollers < 0 || o.pollers > 1<<16):
-		err = fmt.Errorf("-pollers %d: the number of polling goroutines is 0 to %d", o.pollers, 1<<16)
+		err = usage.Errorf("-pollers %d: the number of polling goroutines is 0 to %d", o.pollers, 1<<16)
 	case err == nil && o.timeout <= 0:
-		err = fmt.Errorf("-timeout %v: it takes some time to look; leave it out for 30 seconds", o.timeout)
+		err = usage.Errorf("-timeout %v: it takes some time to look; leave it out for 30 seconds", o.timeout)
+	case err == nil && isSimulated(o.device):
+		err = usage.Errorf("-d %s: that device is in software, in the memory of one process: nothing of this machine keeps it from working", o.device)
 	case err == nil && (o.pid < 0 || o.pid > 1<<22):
-		err = fmt.Errorf("-pid %d: a process has a number of 1 to %d", o.pid, 1<<22)
+		err = usage.Errorf("-pid %d: a process has a number of 1 to %d", o.pid, 1<<22)
 	}
 	return o, err
 }

@@ -24,7 +24,7 @@ func runDoctor(ctx context.Context, args ...string) (code int, stdout, stderr st
 // Wrong flags are answered with what is right.
 func TestDoctorUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"-x", "flag provided but not defined: -x"},
+		{"-x", "there is no flag -x"},
 		{"rxe0", `unexpected argument "rxe0"`},
 		{"-memlock lots", "a size is a number of bytes, or with a unit: 65536, 512M, 64G"},
 		{"-memlock 9000000T", "a size is a number"},
@@ -35,6 +35,8 @@ func TestDoctorUsage(t *testing.T) {
 		{"-pid x", `invalid value "x"`},
 		{"-timeout 0s", "-timeout 0s: it takes some time to look"},
 		{"-timeout soon", `invalid value "soon"`},
+		{"-timeout 5", "it is a time with its unit, such as 500ms, 10s or 2m"},
+		{"-d sim1", "that device is in software"},
 		{"-skip fork,sleep", `"sleep" is no check: there are system, modules, `},
 		{"-skip fork,", `"" is no check`},
 		{"-d ../..", `"../.." cannot be the name of a device`},

@@ -1,37 +1,42 @@
 package main
 
 import (
+	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/flags"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 // errHelp is that of -h: the flags have been printed.
 var errHelp = flag.ErrHelp
 
-// parseFlags parses the flags of a command that takes nothing besides. -h prints the usage,
-// the flags behind it, and is errHelp. given are the flags that were there, of which none
-// may be empty: who writes -d "$DEVICE" means a device.
-func parseFlags(f *flag.FlagSet, args []string, usage string, help io.Writer) (given map[string]bool, err error) {
-	f.SetOutput(io.Discard)
-	if err := f.Parse(args); err == flag.ErrHelp {
-		fmt.Fprint(help, usage)
-		f.SetOutput(help)
-		f.PrintDefaults()
-		return nil, errHelp
-	} else if err != nil {
-		return nil, err
+// parseFlags parses the flags of a command that takes nothing besides: see parseFlagsFirst.
+func parseFlags(f *flag.FlagSet, args []string, text string, help io.Writer) (given map[string]bool, err error) {
+	given, err = parseFlagsFirst(f, args, text, help)
+	if err == nil && f.NArg() > 0 {
+		err = usage.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	return given, err
+}
+
+// parseFlagsFirst parses the flags of a command, before its arguments. -h prints the text, the
+// flags behind it, and is errHelp. All other errors are wrong use. given are the flags that were
+// there, of which none may be empty: who writes -d "$DEVICE" means a device.
+func parseFlagsFirst(f *flag.FlagSet, args []string, text string, help io.Writer) (given map[string]bool, err error) {
+	if err := flags.Parse(f, args, text, help); errors.Is(err, errHelp) {
+		return nil, err
+	} else if err != nil {
+		return nil, usage.Errorf("%v", err)
 	}
 	given = map[string]bool{}
 	f.Visit(func(f *flag.Flag) {
 		given[f.Name] = true
 		if g, ok := f.Value.(flag.Getter); ok && g.Get() == "" && err == nil {
 			what, _ := flag.UnquoteUsage(f)
-			err = fmt.Errorf("-%s has nothing in it: leave it out, or say which %s", f.Name, what)
+			err = usage.Errorf("-%s has nothing in it: leave it out, or say which %s", f.Name, what)
 		}
 	})
 	return given, err
@@ -77,7 +82,7 @@ func (f *getopt) toggle(to *bool, short, long string) {
 func (f *getopt) parse(args []string) (others []string, err error) {
 	rest := splitShort(args, f.short, f.FlagSet)
 	for len(rest) > 0 {
-		if err := f.Parse(rest); err != nil {
+		if err := flags.Explain(f.FlagSet, f.Parse(rest)); err != nil {
 			return nil, err
 		}
 		n := len(rest) - f.NArg()

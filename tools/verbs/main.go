@@ -25,7 +25,7 @@ import (
 // A command is one thing that verbs can do. Each has its own file.
 type command struct {
 	name, args, summary string
-	// run returns the exit status: usage says which there are.
+	// run returns the exit status: usageText says which there are.
 	run func(ctx context.Context, args []string, stdout, stderr io.Writer) int
 }
 
@@ -42,8 +42,8 @@ var commands = []command{
 	{"waiting", "[flags]", "measure what it gives and costs to wait in one way or another", cmdWaiting},
 }
 
-// usage lists the commands.
-func usage() string {
+// usageText lists the commands.
+func usageText() string {
 	var b strings.Builder
 	b.WriteString("usage: verbs COMMAND [flags] ...\n")
 	for _, c := range commands {
@@ -59,15 +59,26 @@ there are warnings; 2 for wrong flags and unknown devices; 3 of doctor there are
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := runFiles(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
+}
+
+// runFiles is run, which fails if standard output did not take everything.
+func runFiles(ctx context.Context, args []string, stdout *os.File, stderr io.Writer) int {
+	out := &output{file: stdout}
+	code := run(ctx, args, out, stderr)
+	if err := out.failed(); err != nil && code == 0 {
+		fmt.Fprintf(stderr, "verbs: %v\n", err)
+		return 1
+	}
+	return code
 }
 
 // run runs the command that the arguments name.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		fmt.Fprint(stderr, "verbs: no command\n", usage())
+		fmt.Fprint(stderr, "verbs: no command\n", usageText())
 		return 2
 	}
 	switch args[0] {
@@ -75,14 +86,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if args[0] == "help" && len(args) > 1 {
 			return run(ctx, []string{args[1], "-h"}, stdout, stderr)
 		}
-		fmt.Fprint(stdout, usage())
+		fmt.Fprint(stdout, usageText())
 		return 0
+	case "-V", "-version", "--version":
+		return cmdVersion(ctx, args[1:], stdout, stderr)
 	}
 	for _, c := range commands {
 		if c.name == args[0] {
 			return c.run(ctx, args[1:], stdout, stderr)
 		}
 	}
-	fmt.Fprintf(stderr, "verbs: unknown command %q\n%s", args[0], usage())
+	fmt.Fprintf(stderr, "verbs: unknown command %q\n%s", args[0], usageText())
 	return 2
 }

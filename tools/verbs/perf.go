@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -23,32 +21,15 @@ func cmdPerf(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = measurePerf(ctx, o, stdout, stderr)
 	}
-	return perfStatus(ctx, err, stderr)
-}
-
-// perfStatus says what went wrong, and is the exit status.
-func perfStatus(ctx context.Context, err error, stderr io.Writer) int {
-	var bad *perf.ConfigError
-	var device *deviceError
-	switch {
-	case err == nil, errors.Is(err, errHelp):
-		return 0
-	case errors.As(err, &bad), errors.As(err, &device) && device.status == 2:
-		fmt.Fprintf(stderr, "verbs perf: %s\nverbs perf -h lists the flags.\n", printable.Error(err))
-		return 2
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "verbs perf: interrupted")
-		return 1
-	}
-	fmt.Fprintf(stderr, "verbs perf: %s\n", printable.Error(err))
-	return 1
+	return exitStatus(ctx, "perf", err, stderr)
 }
 
 // measurePerf measures as one side, or as both on the model.
 func measurePerf(ctx context.Context, o *perfOptions, stdout, stderr io.Writer) (err error) {
-	if err := o.canDraw(); err != nil {
+	if o.drawing, err = openResult("svg", o.svg); err != nil {
 		return err
 	}
+	defer o.drawing.discard()
 	if isSimulated(o.config.Device) {
 		return measureSimulated(ctx, o, stdout, stderr)
 	}
@@ -125,37 +106,10 @@ func (o *perfOptions) sizes(ctx context.Context, s *perf.Side, stdout, stderr io
 	return errors.Join(err, o.draw(reports))
 }
 
-// canDraw says whether a drawing can be written, before anything takes its time.
-func (o *perfOptions) canDraw() error {
-	if o.svg == "" {
-		return nil
-	}
-	how := os.O_WRONLY
-	info, err := os.Stat(o.svg)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		how |= os.O_CREATE | os.O_EXCL
-	case err == nil && !info.Mode().IsRegular() && !info.IsDir():
-		return nil // whose reader would hear of it
-	}
-	f, err := os.OpenFile(o.svg, how, 0o666)
-	if err != nil {
-		return perf.BadConfig("the drawing (-svg): %v", err)
-	}
-	if how != os.O_WRONLY {
-		err = os.Remove(o.svg) // there may come to be nothing to draw
-	}
-	return errors.Join(f.Close(), err)
-}
-
 // draw draws the reports, if that is asked for.
 func (o *perfOptions) draw(reports []*perf.Report) error {
-	if o.svg == "" || len(reports) == 0 {
+	if len(reports) == 0 {
 		return nil
 	}
-	f, err := os.Create(o.svg)
-	if err != nil {
-		return err
-	}
-	return errors.Join(perf.WriteSVG(f, reports), f.Close())
+	return o.drawing.keep(func(w io.Writer) error { return perf.WriteSVG(w, reports) })
 }

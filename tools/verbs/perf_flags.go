@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/perf"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 const perfUsage = `usage: verbs perf TEST [flags]         wait for a client
@@ -103,11 +104,12 @@ var perfMissing = map[string]string{
 
 // perfOptions are the flags of verbs perf.
 type perfOptions struct {
-	config perf.Config
-	text   perf.Text
-	json   bool
-	svg    string
-	count  *atomic.Int64 // of messages so far, or nil: nobody else than a terminal is to know
+	config  perf.Config
+	text    perf.Text
+	json    bool
+	svg     string
+	drawing *resultFile   // of svg
+	count   *atomic.Int64 // of messages so far, or nil: nobody else than a terminal is to know
 }
 
 // parsePerf reads the test, the flags and the server's name.
@@ -169,18 +171,18 @@ func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 		return nil, perfFlagError(err)
 	}
 	if version {
-		fmt.Fprintln(help, "verbs perf, which speaks to itself only; its flags are those of perftest 6")
+		fmt.Fprintf(help, "verbs perf %s; it speaks to itself only, with the flags of perftest 6\n", toolVersion())
 		return nil, errHelp
 	}
 	if len(hosts) == 0 {
-		return nil, perf.BadConfig("say what to measure: %s", strings.Join(perf.TestNames(), ", "))
+		return nil, usage.Errorf("say what to measure: %s", strings.Join(perf.TestNames(), ", "))
 	}
 	if c.Test, err = perf.ParseTest(hosts[0]); err != nil {
 		return nil, err
 	}
 	const year = 365 * 24 * 60 * 60
 	if duration < 0 || duration > year {
-		return nil, perf.BadConfig("duration (-D) %d: allowed are 1 to %d seconds", duration, year)
+		return nil, usage.Errorf("duration (-D) %d: allowed are 1 to %d seconds", duration, year)
 	}
 	c.Duration = time.Duration(duration) * time.Second
 	c.Samples = o.text.Sorted || o.text.Unsorted || o.text.Bars
@@ -197,23 +199,25 @@ func (o *perfOptions) finish(hosts []string, events, adaptive bool, given map[st
 	}
 	switch {
 	case len(hosts) > 1:
-		return perf.BadConfig("one server at most, not %s", strings.Join(hosts, " and "))
+		return usage.Errorf("one server at most, not %s", strings.Join(hosts, " and "))
 	case len(hosts) == 1 && hosts[0] == "":
-		return perf.BadConfig("the server's name is empty")
+		return usage.Errorf("the server's name is empty")
 	case len(hosts) == 1 && !isHost(hosts[0]):
-		return perf.BadConfig("server %q: it is a name or an address, without a port, which is given with -p", hosts[0])
+		return usage.Errorf("server %q: it is a name or an address, without a port, which is given with -p", hosts[0])
 	case any("d", "ib-dev") && c.Device == "":
-		return perf.BadConfig("-d: the device's name is empty")
+		return usage.Errorf("-d: the device's name is empty")
 	case given["svg"] && o.svg == "":
-		return perf.BadConfig("-svg: the file's name is empty")
+		return usage.Errorf("-svg: the file's name is empty")
+	case c.Test.Verb != perf.Atomic && any("A", "atomic_type"):
+		return usage.Errorf("-A: %s has no atomics", c.Test)
 	case events && adaptive:
-		return perf.BadConfig("-e and -adaptive: choose one")
+		return usage.Errorf("-e and -adaptive: choose one")
 	case c.GIDIndex < 0 && any("x", "gid-index"):
-		return perf.BadConfig("GID index (-x) %d: it begins with 0; verbs devinfo lists them", c.GIDIndex)
+		return usage.Errorf("GID index (-x) %d: it begins with 0; verbs devinfo lists them", c.GIDIndex)
 	case c.Duration == 0 && any("D", "duration"):
-		return perf.BadConfig("duration (-D) 0: it takes at least a second")
+		return usage.Errorf("duration (-D) 0: it takes at least a second")
 	case o.json && (c.Samples || o.text.Only != ""):
-		return perf.BadConfig("-json has all figures, and a histogram: leave out -H, -U, -histogram and --output")
+		return usage.Errorf("-json has all figures, and a histogram: leave out -H, -U, -histogram and --output")
 	}
 	for _, f := range []struct {
 		value, least int
@@ -222,17 +226,17 @@ func (o *perfOptions) finish(hosts []string, events, adaptive bool, given map[st
 		{c.ReadDepth, 1, "o", "outs"}, {c.SendDepth, 1, "t", "tx-depth"}, {c.SignalEvery, 1, "Q", "cq-mod"}, {c.Inline, 0, "I", "inline_size"}, {c.Warmup, 0, "", "warmup"}} {
 		// What stands for a default is no choice.
 		if f.value < min(f.least, 1) && any(f.short, f.long) {
-			return perf.BadConfig("--%s %d: it is at least %d", f.long, f.value, f.least)
+			return usage.Errorf("--%s %d: it is at least %d", f.long, f.value, f.least)
 		}
 	}
 	switch o.text.Only {
 	case "", "bandwidth", "message_rate":
 	case "latency":
 		if !c.Test.Latency {
-			return perf.BadConfig("--output latency: %s measures none", c.Test)
+			return usage.Errorf("--output latency: %s measures none", c.Test)
 		}
 	default:
-		return perf.BadConfig("--output %q: choose bandwidth, message_rate or latency", o.text.Only)
+		return usage.Errorf("--output %q: choose bandwidth, message_rate or latency", o.text.Only)
 	}
 	if len(hosts) == 1 {
 		c.Server = hosts[0]
@@ -255,14 +259,9 @@ func isHost(name string) bool {
 
 // perfFlagError says of a flag of perftest's that there is none, and what to use.
 func perfFlagError(err error) error {
-	name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	name, ok := strings.CutPrefix(err.Error(), "there is no flag -")
 	if !ok {
-		text := err.Error()
-		if strings.HasPrefix(text, "invalid value ") {
-			text = strings.Replace(text, ": parse error", ": it is a whole number, without a unit", 1)
-			text = strings.Replace(text, ": value out of range", ": the number is too large", 1)
-		}
-		return perf.BadConfig("%s", text)
+		return usage.Errorf("%v", err)
 	}
 	why, known := perfMissing[name]
 	if !known && len(name) > 1 {
@@ -275,7 +274,7 @@ func perfFlagError(err error) error {
 		why = perfMissing[other]
 	}
 	if !known {
-		return perf.BadConfig("there is no flag -%s", name)
+		return usage.Errorf("%v", err)
 	}
-	return perf.BadConfig("-%s of perftest is not supported: %s", name, why)
+	return usage.Errorf("-%s of perftest is not supported: %s", name, why)
 }

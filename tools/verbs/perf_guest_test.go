@@ -157,7 +157,7 @@ func TestGuestPerfInterrupted(t *testing.T) {
 		go func() {
 			defer close(called)
 			err := measurePerf(clientCtx, o, &client.stdout, &client.stderr)
-			client.code = perfStatus(clientCtx, err, &client.stderr)
+			client.code = exitStatus(clientCtx, "perf", err, &client.stderr)
 		}()
 		// The first messages that count say that both sides are in the middle of it.
 		for end := time.Now().Add(2 * time.Minute); o.count.Load() < 10 && time.Now().Before(end); {

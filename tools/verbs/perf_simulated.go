@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/perf"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 // measureSimulated measures with both sides on the model: the client, which prints, on the
@@ -15,7 +16,7 @@ import (
 func measureSimulated(ctx context.Context, o *perfOptions, stdout, stderr io.Writer) (err error) {
 	name := o.config.Device
 	if o.config.Server != "" {
-		return perf.BadConfig("%s is a device of the model, which lives in one process and cannot reach %s: without a host both sides run in this process", name, o.config.Server)
+		return usage.Errorf("%s is a device of the model, which lives in one process and cannot reach %s: without a host both sides run in this process", name, o.config.Server)
 	}
 	m, err := newSimulatedSystem()
 	if err != nil {

@@ -85,6 +85,7 @@ func TestPerfBadFlags(t *testing.T) {
 		"send_bw --out_json_file=x":          "-out_json_file of perftest is not supported: use -json",
 		"send_bw --use-srq":                  "-use-srq of perftest is not supported",
 		"send_bw --run_infinitely":           "use -D with a long time",
+		"write_bw -A FETCH_AND_ADD":          "-A: write_bw has no atomics",
 		"send_bw --nosuch":                   "there is no flag -nosuch",
 		"send_bw -s":                         "needs an argument",
 		"send_bw -s 1e3":                     `invalid value "1e3" for flag -s: it is a whole number, without a unit`,

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 
-	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
 )
@@ -16,17 +14,7 @@ import (
 // help, and 1 for everything else that goes wrong.
 func cmdPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := playPingpong(ctx, args, stdout, stderr)
-	var bad *pingpong.ConfigError
-	var device *deviceError
-	switch {
-	case err == nil, errors.Is(err, errHelp):
-		return 0
-	case errors.As(err, &bad), errors.As(err, &device) && device.status == 2:
-		fmt.Fprintf(stderr, "verbs pingpong: %s\nverbs pingpong -h lists the flags.\n", printable.Error(err))
-		return 2
-	}
-	fmt.Fprintf(stderr, "verbs pingpong: %s\n", printable.Error(err))
-	return 1
+	return exitStatus(ctx, "pingpong", err, stderr)
 }
 
 // playPingpong plays one side.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 const pingpongUsage = `usage: verbs pingpong [flags]         wait for a client
@@ -54,7 +55,7 @@ func parsePingpong(args []string, help io.Writer) (cfg pingpong.Config, asJSON b
 		fmt.Fprint(help, pingpongUsage)
 		return cfg, false, errHelp
 	} else if err != nil {
-		return cfg, false, pingpong.BadConfig("%s", err)
+		return cfg, false, usage.Errorf("%s", err)
 	}
 	return cfg, asJSON, finishPingpong(&cfg, hosts, f.FlagSet)
 }
@@ -63,16 +64,16 @@ func parsePingpong(args []string, help io.Writer) (cfg pingpong.Config, asJSON b
 func finishPingpong(cfg *pingpong.Config, hosts []string, fs *flag.FlagSet) error {
 	switch {
 	case len(hosts) > 1:
-		return pingpong.BadConfig("one server at most, not %s", strings.Join(hosts, " and "))
+		return usage.Errorf("one server at most, not %s", strings.Join(hosts, " and "))
 	case len(hosts) == 1 && hosts[0] == "":
-		return pingpong.BadConfig("the server's name is empty")
+		return usage.Errorf("the server's name is empty")
 	case len(hosts) == 1:
 		cfg.Server = hosts[0]
 	}
 	named := false
 	fs.Visit(func(f *flag.Flag) { named = named || f.Name == "d" || f.Name == "ib-dev" })
 	if named && cfg.Device == "" {
-		return pingpong.BadConfig("-d: the device's name is empty")
+		return usage.Errorf("-d: the device's name is empty")
 	}
 	return cfg.Validate()
 }

@@ -7,13 +7,14 @@ import (
 	"io"
 
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 // playSimulated plays both sides on the model: the client on the device that -d
 // names, the server on the other one.
 func playSimulated(ctx context.Context, cfg pingpong.Config, asJSON bool, say, stdout io.Writer) (err error) {
 	if cfg.Server != "" {
-		return pingpong.BadConfig("%s is a device of the model, which lives in one process and cannot reach %s: without a host both sides play in this process", cfg.Device, cfg.Server)
+		return usage.Errorf("%s is a device of the model, which lives in one process and cannot reach %s: without a host both sides play in this process", cfg.Device, cfg.Server)
 	}
 	m, err := newSimulatedSystem()
 	if err != nil {

@@ -6,15 +6,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
-	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/verbs/internal/selftest"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -61,33 +62,17 @@ type selftestOptions struct {
 func cmdSelftest(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseSelftest(args, stdout)
 	switch {
-	case errors.Is(err, errHelp):
-		return 0
 	case err != nil:
-		fmt.Fprintf(stderr, "verbs selftest: %v\nverbs selftest -h lists the flags.\n", err)
-		return 2
 	case o.list:
 		for _, name := range selftest.Names() {
 			fmt.Fprintln(stdout, name)
 		}
-		return 0
+	default:
+		if err = o.run(ctx, stdout, stderr); errors.Is(err, errSelftestFailed) {
+			return 1
+		}
 	}
-	err = o.run(ctx, stdout, stderr)
-	var device *deviceError
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errSelftestFailed):
-		return 1
-	case errors.As(err, &device):
-		fmt.Fprintf(stderr, "verbs selftest: %s\n", printable.Error(err))
-		return device.status
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "verbs selftest: interrupted")
-		return 1
-	}
-	fmt.Fprintf(stderr, "verbs selftest: %s\n", printable.Error(err))
-	return 1
+	return exitStatus(ctx, "selftest", err, stderr)
 }
 
 // errSelftestFailed: the table has told it all.
@@ -112,25 +97,28 @@ func parseSelftest(args []string, help io.Writer) (o selftestOptions, err error)
 	case err != nil:
 		return o, err
 	case o.port < 1 || o.port > 65535:
-		return o, fmt.Errorf("-port %d: allowed are 1 to 65535", o.port)
+		return o, usage.Errorf("-port %d: allowed are 1 to 65535", o.port)
 	case given["port"] && !o.serve:
-		return o, errors.New("-port is for -serve; -peer takes HOST:PORT")
+		return o, usage.Errorf("-port is for -serve; -peer takes HOST:PORT")
 	case o.rounds < 0 || o.rounds > 1_000_000:
-		return o, fmt.Errorf("-rounds %d: allowed are 0 to 1000000", o.rounds)
+		return o, usage.Errorf("-rounds %d: allowed are 0 to 1000000", o.rounds)
 	case o.patience < 100*time.Millisecond || o.patience > 5*time.Minute:
-		return o, fmt.Errorf("-patience %v: allowed are 100ms to 5m", o.patience)
+		return o, usage.Errorf("-patience %v: allowed are 100ms to 5m", o.patience)
 	case o.json && o.record == "-":
-		return o, errors.New("-json and -record - both write to standard output: choose one")
+		return o, usage.Errorf("-json and -record - both write to standard output: choose one")
+	}
+	if delete(given, "list"); o.list && len(given) > 0 {
+		return o, usage.Errorf("-list runs nothing: -%s does not go with it", slices.Min(slices.Collect(maps.Keys(given))))
 	}
 	if o.serve {
 		for _, other := range []string{"peer", "record", "only", "json", "quick", "rounds", "patience"} {
 			if given[other] {
-				return o, fmt.Errorf("-serve does what the other end says: -%s is for that one", other)
+				return o, usage.Errorf("-serve does what the other end says: -%s is for that one", other)
 			}
 		}
 	}
 	if isSimulated(o.device) && (o.serve || o.peer != "") {
-		return o, fmt.Errorf("%s is in this process: it can have no other end elsewhere", o.device)
+		return o, usage.Errorf("%s is in this process: it can have no other end elsewhere", o.device)
 	}
 	if o.peer != "" {
 		if o.peer, err = hostPort(o.peer); err != nil {
@@ -144,7 +132,7 @@ func parseSelftest(args []string, help io.Writer) (o selftestOptions, err error)
 			}
 		}
 		if len(o.only) == 0 {
-			return o, errors.New("-only: no words")
+			return o, usage.Errorf("-only: no words")
 		}
 	}
 	return o, nil
@@ -154,13 +142,13 @@ func parseSelftest(args []string, help io.Writer) (o selftestOptions, err error)
 func hostPort(host string) (string, error) {
 	if _, port, err := net.SplitHostPort(host); err == nil {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return "", fmt.Errorf("-peer %q: the port is none of 1 to 65535", host)
+			return "", usage.Errorf("-peer %q: the port is none of 1 to 65535", host)
 		}
 		return host, nil
 	}
 	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	if strings.ContainsAny(bare, "[] /") || strings.Contains(bare, ":") && net.ParseIP(bare) == nil {
-		return "", fmt.Errorf("-peer %q: it is neither a host nor HOST:PORT", host)
+		return "", usage.Errorf("-peer %q: it is neither a host nor HOST:PORT", host)
 	}
 	return net.JoinHostPort(bare, strconv.Itoa(selftest.Port)), nil
 }
@@ -174,9 +162,9 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 	if o.serve {
 		return o.other(ctx, open, stdout, stderr)
 	}
-	var file *recordFile // found out about before it has anything to keep
-	if o.record != "" && o.record != "-" {
-		if file, err = openRecord(o.record); err != nil {
+	var file *resultFile
+	if o.record != "-" {
+		if file, err = openResult("record", o.record); err != nil {
 			return err
 		}
 		defer file.discard()
@@ -207,7 +195,7 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 	fmt.Fprintln(table, place.Title())
 	result, err := selftest.Run(ctx, c)
 	if err != nil {
-		return &deviceError{err, 2}
+		return err
 	}
 	report := result.Report(*place)
 	fmt.Fprintln(table, report.Summary())
@@ -219,7 +207,7 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 		if file == nil {
 			err = errors.Join(err, record.Write(stdout))
 		} else {
-			err = errors.Join(err, file.keep(record))
+			err = errors.Join(err, file.keep(record.Write))
 		}
 		if err == nil && file != nil && !o.json {
 			fmt.Fprintf(stdout, "%s has the bytes of requests and completions, and no data, keys, addresses or names: look at it, and send it along.\n", o.record)
@@ -249,12 +237,10 @@ func (o *selftestOptions) opener() (open func() (*uverbs.Device, error), proves 
 			}
 		}
 		if name == "" {
-			status, err := withoutDevice(err, "")
-			return nil, "", &deviceError{err, status}
+			return nil, "", withoutDevice(err, "")
 		}
 	} else if err := usable(thisSystem{}, name); err != nil {
-		status, err := withoutDevice(err, name)
-		return nil, "", &deviceError{err, status}
+		return nil, "", withoutDevice(err, name)
 	}
 	return func() (*uverbs.Device, error) { return uverbs.Open(name, nil) }, "this device, its driver and this kernel with the library, as far as each row says", nil
 }
@@ -270,16 +256,6 @@ func placeOf(d *uverbs.Device) *selftest.Place {
 		}
 	}
 	return p
-}
-
-// toolVersion is the version of this program, and its commit, as verbs version says them.
-func toolVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = new(debug.BuildInfo)
-	}
-	lines := strings.SplitN(versionText(info, releaseVersion, releaseCommit), "\n", 3)
-	return strings.TrimPrefix(lines[0], "verbs ") + ", " + lines[1]
 }
 
 // other is the other end.

@@ -33,6 +33,7 @@ func TestSelftestUsage(t *testing.T) {
 		{"-peer=", 2, "-peer has nothing in it"},
 		{"-record=", 2, "-record has nothing in it"},
 		{"-rounds -1", 2, "allowed are 0 to 1000000"},
+		{"-list -json", 2, "-list runs nothing: -json does not go with it"},
 		{"-patience 1ms", 2, "allowed are 100ms to 5m"},
 		{"-patience nonsense", 2, "-patience"},
 		{"-port 70000", 2, "allowed are 1 to 65535"},
@@ -151,7 +152,7 @@ func TestSelftestRecordDecodes(t *testing.T) {
 
 func TestSelftestRecordToNowhere(t *testing.T) {
 	code, _, stderr := selftestRun(t.Context(), "-d", "sim0", "-quick", "-only", "RC: send inline", "-record", filepath.Join(t.TempDir(), "no", "such", "folder"))
-	if code != 1 || !strings.Contains(stderr, "no such file or directory") && !strings.Contains(stderr, "cannot find the path") {
+	if code != 2 || !strings.Contains(stderr, "no such file or directory") && !strings.Contains(stderr, "cannot find the path") {
 		t.Errorf("status %d: %s", code, stderr)
 	}
 }

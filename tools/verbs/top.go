@@ -70,12 +70,8 @@ var topHere = topPlace{
 
 func (p topPlace) run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parseTop(args, stdout)
-	switch {
-	case errors.Is(err, errHelp):
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "verbs top: %v\nverbs top -h lists the flags.\n", err)
-		return 2
+	if err != nil {
+		return exitStatus(ctx, "top", err, stderr)
 	}
 	status, err := p.runFlags(ctx, o, stdout, stderr)
 	if err != nil {

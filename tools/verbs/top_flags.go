@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 const topUsage = `usage: verbs top [-d DEVICE] [-i SECONDS] [-n COUNT] [-once] [-json]
@@ -100,23 +102,23 @@ func (o *topOptions) check() error {
 	}
 	switch {
 	case o.count < 0:
-		return fmt.Errorf("-n %d: the number of looks is 0, for no end, or more", o.count)
+		return usage.Errorf("-n %d: the number of looks is 0, for no end, or more", o.count)
 	case o.once && o.count > 1:
-		return fmt.Errorf("-once is one look, and -n %d are more", o.count)
+		return usage.Errorf("-once is one look, and -n %d are more", o.count)
 	case o.trace != "auto" && o.trace != "off":
-		return fmt.Errorf("-trace=%s: it is auto or off", o.trace)
+		return usage.Errorf("-trace=%s: it is auto or off", o.trace)
 	case o.trace == "off" && (o.events || o.syscalls || o.cqe):
-		return errors.New("-events, -syscalls and -cqe need what -trace=off turns off")
+		return usage.Errorf("-events, -syscalls and -cqe need what -trace=off turns off")
 	case o.listen != "" && (o.once || o.json || o.count > 0):
-		return errors.New("-listen goes on until Ctrl-C and writes metrics: -once, -json and -n do not go with it")
+		return usage.Errorf("-listen goes on until Ctrl-C and writes metrics: -once, -json and -n do not go with it")
 	}
 	if o.listen != "" {
 		_, port, err := net.SplitHostPort(o.listen)
 		if err != nil || port == "" {
-			return fmt.Errorf("-listen %q: an address is host:port, such as 127.0.0.1:9400 or [::1]:9400, or :9400 for all interfaces", o.listen)
+			return usage.Errorf("-listen %q: an address is host:port, such as 127.0.0.1:9400 or [::1]:9400, or :9400 for all interfaces", o.listen)
 		}
 		if _, err := net.LookupPort("tcp", port); err != nil {
-			return fmt.Errorf("-listen %q: a port is a number up to 65535, and 0 takes one that is free", o.listen)
+			return usage.Errorf("-listen %q: a port is a number up to 65535, and 0 takes one that is free", o.listen)
 		}
 	}
 	if o.once {

@@ -16,7 +16,7 @@ import (
 // terminalScreen shows looks on a terminal, on a screen of its own: what was
 // there before is back in the end.
 type terminalScreen struct {
-	out  *os.File
+	out  screenFile
 	in   int // a descriptor that is a terminal, or -1
 	was  *unix.Termios
 	wake [2]int // a pipe that ends the reader of keys
@@ -28,6 +28,12 @@ type terminalScreen struct {
 	done    sync.WaitGroup
 }
 
+// A screenFile is an *os.File that is a terminal, or what stands for one.
+type screenFile interface {
+	io.Writer
+	Fd() uintptr
+}
+
 // openTopScreen takes the terminal that stdout is. It returns nil where stdout is
 // none, or one that cannot move its cursor.
 func openTopScreen(stdout io.Writer) (topScreen, error) {
@@ -35,10 +41,10 @@ func openTopScreen(stdout io.Writer) (topScreen, error) {
 	if !tty.Is(stdout) || term == "" || term == "dumb" {
 		return nil, nil
 	}
-	return newTerminalScreen(stdout.(*os.File), os.Stdin)
+	return newTerminalScreen(stdout.(screenFile), os.Stdin)
 }
 
-func newTerminalScreen(out, in *os.File) (*terminalScreen, error) {
+func newTerminalScreen(out screenFile, in *os.File) (*terminalScreen, error) {
 	s := &terminalScreen{out: out, in: -1, changed: make(chan struct{}, 1), leave: make(chan struct{}), signals: make(chan os.Signal, 1)}
 	if was, err := unix.IoctlGetTermios(int(in.Fd()), unix.TCGETS); err == nil {
 		if err := unix.Pipe2(s.wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {

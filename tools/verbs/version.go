@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 )
 
 const versionUsage = `usage: verbs version
@@ -18,24 +18,28 @@ report should have it.
 var releaseVersion, releaseCommit string
 
 // cmdVersion is verbs version.
-func cmdVersion(_ context.Context, args []string, stdout, stderr io.Writer) int {
+func cmdVersion(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	_, err := parseFlags(flag.NewFlagSet("verbs version", flag.ContinueOnError), args, versionUsage, stdout)
-	if errors.Is(err, errHelp) {
-		return 0
-	}
 	if err != nil {
-		fmt.Fprintf(stderr, "verbs version: %v\nverbs version -h says more.\n", err)
-		return 2
+		return exitStatus(ctx, "version", err, stderr)
 	}
+	_, err = io.WriteString(stdout, versionText(buildInfo(), releaseVersion, releaseCommit))
+	return exitStatus(ctx, "version", err, stderr)
+}
+
+// buildInfo is what Go has put into this program.
+func buildInfo() *debug.BuildInfo {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		info = new(debug.BuildInfo)
+		return new(debug.BuildInfo)
 	}
-	if _, err := io.WriteString(stdout, versionText(info, releaseVersion, releaseCommit)); err != nil {
-		fmt.Fprintf(stderr, "verbs version: %v\n", err)
-		return 1
-	}
-	return 0
+	return info
+}
+
+// toolVersion is the version of this program, and its commit, as verbs version says them.
+func toolVersion() string {
+	lines := strings.SplitN(versionText(buildInfo(), releaseVersion, releaseCommit), "\n", 3)
+	return strings.TrimPrefix(lines[0], "verbs ") + ", " + lines[1]
 }
 
 // versionText is what verbs version prints of a binary and what tools/release put into it.

@@ -25,6 +25,17 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// Whoever asks in the ways of other programs learns the version, too.
+func TestVersionFlags(t *testing.T) {
+	want := strings.SplitN(toolVersion(), ",", 2)[0]
+	for _, args := range []string{"version", "-V", "-version", "--version", "perf -V", "perf --version", "perf send_bw --version"} {
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), &out, &errs); code != 0 || !strings.HasPrefix(out.String(), "verbs ") || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: status %d, %q, %q; want %q", args, code, out.String(), errs.String(), want)
+		}
+	}
+}
+
 func TestVersionText(t *testing.T) {
 	info := &debug.BuildInfo{
 		GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.1.0"},

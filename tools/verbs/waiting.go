@@ -31,23 +31,10 @@ func cmdWaiting(ctx context.Context, args []string, stdout, stderr io.Writer) in
 		return 0
 	}
 	o, err := parseWaiting(args, stdout)
-	var bad *waiting.ConfigError
 	if err == nil {
 		err = measureWaiting(ctx, o, stdout, stderr)
 	}
-	var device *deviceError
-	switch {
-	case err == nil, errors.Is(err, errHelp):
-		return 0
-	case errors.As(err, &bad), errors.As(err, &device) && device.status == 2:
-		fmt.Fprintf(stderr, "verbs waiting: %s\nverbs waiting -h lists the flags.\n", printable.Error(err))
-		return 2
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "verbs waiting: interrupted")
-		return 1
-	}
-	fmt.Fprintf(stderr, "verbs waiting: %s\n", printable.Error(err))
-	return 1
+	return exitStatus(ctx, "waiting", err, stderr)
 }
 
 // The words that make verbs waiting another program: those that it measures.
@@ -75,9 +62,13 @@ func measureWaiting(ctx context.Context, o *waitingOptions, stdout, stderr io.Wr
 	}
 	st, err := chooseStage(thisSystem{}, o.device)
 	if err != nil {
-		status, err := withoutDevice(err, o.device)
-		return &deviceError{err, status}
+		return withoutDevice(err, o.device)
 	}
+	drawing, err := openResult("svg", o.svg)
+	if err != nil {
+		return err
+	}
+	defer drawing.discard()
 	c := o.config
 	c.Open, c.Devices = st.from.open, st.names
 	if st.model == nil {
@@ -89,8 +80,8 @@ func measureWaiting(ctx context.Context, o *waitingOptions, stdout, stderr io.Wr
 	}
 	r, err := waiting.Run(ctx, c, tell)
 	told()
-	if r != nil && o.svg != "" && len(r.Rows) > 0 {
-		err = errors.Join(err, writeDrawing(o.svg, r))
+	if r != nil && len(r.Rows) > 0 {
+		err = errors.Join(err, drawing.keep(func(w io.Writer) error { return waitreport.WriteSVG(w, r) }))
 	}
 	return writeReport(r, r != nil && len(r.Rows) > 0, err, o.json, stdout)
 }
@@ -111,15 +102,6 @@ func writeReport(r report, there bool, err error, asJSON bool, w io.Writer) erro
 		write = r.WriteJSON
 	}
 	return errors.Join(err, write(w))
-}
-
-// writeDrawing draws a report into a file.
-func writeDrawing(name string, r *waitreport.Report) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(waitreport.WriteSVG(f, r), f.Close())
 }
 
 // progressOf shows on a terminal how far a measurement is.

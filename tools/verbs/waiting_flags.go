@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/tools/verbs/internal/waiting"
 )
 
@@ -72,10 +72,8 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 	f.BoolVar(&o.gc, "gc", false, "measure what the garbage collector costs loops that poll")
 	f.BoolVar(&o.preempt, "preempt", false, "measure what the runtime's signals cost them")
 	given, err := parseFlags(f, args, waitingUsage+"flags:\n", help)
-	if errors.Is(err, errHelp) {
+	if err != nil {
 		return nil, err
-	} else if err != nil {
-		return nil, waiting.BadConfig("%v", err)
 	}
 	if given["n"] {
 		c.Rounds, o.loops.Rounds = rounds, rounds
@@ -84,12 +82,12 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 		o.loops.Slice = c.Slice
 	}
 	if o.gc && o.preempt {
-		return nil, waiting.BadConfig("-gc and -preempt: choose one")
+		return nil, usage.Errorf("-gc and -preempt: choose one")
 	}
 	if o.gc || o.preempt {
 		for _, name := range []string{"d", "svg", "ways", "batches", "outstanding", "pace"} {
 			if given[name] {
-				return nil, waiting.BadConfig("-%s means nothing to -gc and -preempt, which measure on the model", name)
+				return nil, usage.Errorf("-%s means nothing to -gc and -preempt, which measure on the model", name)
 			}
 		}
 		return o, o.loops.Validate()
@@ -99,7 +97,7 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 	for _, text := range strings.Split(batches, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return nil, waiting.BadConfig("-batches %q: %q is no number", batches, text)
+			return nil, usage.Errorf("-batches %q: %q is no number", batches, text)
 		}
 		c.Batches = append(c.Batches, n)
 	}
@@ -107,7 +105,7 @@ func parseWaiting(args []string, help io.Writer) (*waitingOptions, error) {
 	for _, text := range strings.Split(paces, ",") {
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			return nil, waiting.BadConfig("-pace %q: %q is no time, such as 100us", paces, text)
+			return nil, usage.Errorf("-pace %q: %q is no time, such as 100us", paces, text)
 		}
 		c.Paces = append(c.Paces, d)
 	}

@@ -39,7 +39,6 @@ func TestWaitingBadFlags(t *testing.T) {
 		"now":                   `unexpected argument "now"`,
 		"-d=":                   "-d has nothing in it",
 		"-svg=":                 "-svg has nothing in it",
-		"-d nothing0":           `"nothing0"`,
 		"-n 0":                  "0 rounds",
 		"-n many":               "many",
 		"-slice 1":              "-slice",
@@ -62,6 +61,9 @@ func TestWaitingBadFlags(t *testing.T) {
 		if code != 2 || out != "" || len(lines) != 2 || !strings.Contains(lines[0], want) || lines[1] != "verbs waiting -h lists the flags." {
 			t.Errorf("%s: status %d, stdout %q, stderr %q, want 2 and a line with %q", args, code, out, errs, want)
 		}
+	}
+	if code, out, errs := runWaiting(t.Context(), "-d", "nothing0"); code != 2 || out != "" || !strings.Contains(errs, `"nothing0"`) {
+		t.Errorf("-d nothing0: status %d, stdout %q, stderr %q", code, out, errs)
 	}
 }
 

@@ -3,15 +3,14 @@ package tty
 
 import (
 	"io"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// Is says whether w is a terminal. On systems other than Linux nothing is: there tools
-// write what they write into files.
+// Is says whether w is a terminal: an *os.File, or what hands out a file's descriptor as it does.
+// On systems other than Linux nothing is: there tools write what they write into files.
 func Is(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := w.(interface{ Fd() uintptr })
 	if !ok {
 		return false
 	}

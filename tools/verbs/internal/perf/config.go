@@ -1,10 +1,10 @@
 package perf
 
 import (
-	"fmt"
 	"math"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -116,19 +116,8 @@ const (
 	maxBuffers = min(4<<30, math.MaxInt/2) // bytes
 )
 
-// ConfigError is a choice that cannot be.
-type ConfigError struct{ text string }
-
-// Error says what was chosen and what is allowed.
-func (e *ConfigError) Error() string { return e.text }
-
-// BadConfig makes a *ConfigError.
-func BadConfig(format string, args ...any) error {
-	return &ConfigError{fmt.Sprintf(format, args...)}
-}
-
 // Complete checks what needs no device, and puts perftest's defaults in place of zeros.
-// Its errors are *ConfigErrors.
+// Its errors are *usage.Errors.
 func (c *Config) Complete() error {
 	if err := c.ranges(); err != nil {
 		return err
@@ -167,21 +156,21 @@ func (c *Config) ranges() error {
 		{"traffic class (--tclass)", c.TrafficClass, 0, math.MaxUint8, 0},
 	} {
 		if f.value != f.unset && (f.value < f.min || f.value > f.most) {
-			return BadConfig("%s %d: allowed are %d to %d", f.name, f.value, f.min, f.most)
+			return usage.Errorf("%s %d: allowed are %d to %d", f.name, f.value, f.min, f.most)
 		}
 	}
 	switch {
 	case c.GIDIndex < DefaultGID || c.GIDIndex > math.MaxUint8:
-		return BadConfig("GID index (-x) %d: allowed are 0 to %d; verbs devinfo lists them", c.GIDIndex, math.MaxUint8)
+		return usage.Errorf("GID index (-x) %d: allowed are 0 to %d; verbs devinfo lists them", c.GIDIndex, math.MaxUint8)
 	case c.Duration < 0 || c.Duration > 365*24*time.Hour:
-		return BadConfig("duration (-D) %v: allowed are 1s to a year", c.Duration)
+		return usage.Errorf("duration (-D) %v: allowed are 1s to a year", c.Duration)
 	case c.Duration > 0 && c.Iters > 0:
-		return BadConfig("-n and -D: choose one")
+		return usage.Errorf("-n and -D: choose one")
 	}
 	switch c.MTU {
 	case 0, 256, 512, 1024, 2048, 4096:
 	default:
-		return BadConfig("path MTU (-m) %d: allowed are 256, 512, 1024, 2048 and 4096", c.MTU)
+		return usage.Errorf("path MTU (-m) %d: allowed are 256, 512, 1024, 2048 and 4096", c.MTU)
 	}
 	return nil
 }
@@ -192,40 +181,40 @@ func (c *Config) combination() error {
 	case "RC":
 	case "UC":
 		if c.Test.answers() {
-			return BadConfig("%s over UC: only RC reads and has atomics", c.Test)
+			return usage.Errorf("%s over UC: only RC reads and has atomics", c.Test)
 		}
 	case "UD":
 		if c.Test.Verb != Send {
-			return BadConfig("%s over UD: datagrams can be sent only (send_bw, send_lat)", c.Test)
+			return usage.Errorf("%s over UD: datagrams can be sent only (send_bw, send_lat)", c.Test)
 		}
 	case "XRC", "DC", "SRD", "RawEth":
-		return BadConfig("connection type (-c) %s is not supported: choose RC, UC or UD", c.Transport)
+		return usage.Errorf("connection type (-c) %s is not supported: choose RC, UC or UD", c.Transport)
 	default:
-		return BadConfig("connection type (-c) %q: choose RC, UC or UD", c.Transport)
+		return usage.Errorf("connection type (-c) %q: choose RC, UC or UD", c.Transport)
 	}
 	switch c.Wait {
 	case Busy, Event, Adaptive:
 	default:
-		return BadConfig("way to wait %q: choose %s, %s or %s", c.Wait, Busy, Event, Adaptive)
+		return usage.Errorf("way to wait %q: choose %s, %s or %s", c.Wait, Busy, Event, Adaptive)
 	}
 	sleeps := c.Wait != Busy
 	switch {
 	case c.Atomic != FetchAdd && c.Atomic != CompareSwap:
-		return BadConfig("atomic operation (-A) %q: choose %s or %s", c.Atomic, FetchAdd, CompareSwap)
+		return usage.Errorf("atomic operation (-A) %q: choose %s or %s", c.Atomic, FetchAdd, CompareSwap)
 	case c.Test.Verb == Write && c.Test.Latency && sleeps:
-		return BadConfig("write_lat waits for what is written, of which no event tells: leave out -e and -adaptive")
+		return usage.Errorf("write_lat waits for what is written, of which no event tells: leave out -e and -adaptive")
 	case !sleeps && c.Vector != 0:
-		return BadConfig("a completion vector (-X) is of events: give -e or -adaptive, too")
+		return usage.Errorf("a completion vector (-X) is of events: give -e or -adaptive, too")
 	case c.Test.Verb == Atomic && c.Size != 0 && c.Size != atomicSize:
-		return BadConfig("message size (-s) %d: atomics have %d bytes", c.Size, atomicSize)
+		return usage.Errorf("message size (-s) %d: atomics have %d bytes", c.Size, atomicSize)
 	case c.Test.Verb == Atomic && c.All:
-		return BadConfig("all sizes (-a): atomics have %d bytes, always", atomicSize)
+		return usage.Errorf("all sizes (-a): atomics have %d bytes, always", atomicSize)
 	case c.All && c.Size != 0:
-		return BadConfig("-a and -s: choose one")
+		return usage.Errorf("-a and -s: choose one")
 	case c.Test.answers() && c.Inline > 0:
-		return BadConfig("-I: reads and atomics carry nothing")
+		return usage.Errorf("-I: reads and atomics carry nothing")
 	case !c.Test.answers() && c.ReadDepth > 0:
-		return BadConfig("-o: %s reads nothing", c.Test)
+		return usage.Errorf("-o: %s reads nothing", c.Test)
 	}
 	if c.Test.Latency {
 		for _, f := range []struct {
@@ -233,11 +222,11 @@ func (c *Config) combination() error {
 			name  string
 		}{{c.QPs > 1, "-q"}, {c.PostList > 1, "-l"}, {c.SignalEvery > 1, "-Q"}, {c.SendDepth > 1, "-t"}, {c.Bidirectional, "-b"}} {
 			if f.given {
-				return BadConfig("%s: in a test of latency one message is under way at a time", f.name)
+				return usage.Errorf("%s: in a test of latency one message is under way at a time", f.name)
 			}
 		}
 	} else if c.Samples {
-		return BadConfig("-H, -U and -histogram are of latencies: choose %s_lat", verbNames[c.Test.Verb])
+		return usage.Errorf("-H, -U and -histogram are of latencies: choose %s_lat", verbNames[c.Test.Verb])
 	}
 	return nil
 }
@@ -304,11 +293,11 @@ func (c *Config) defaults() {
 func (c *Config) lists() error {
 	switch {
 	case c.PostList > c.SendDepth:
-		return BadConfig("a list of %d requests (-l) in a send queue of %d (-t): it does not fit", c.PostList, c.SendDepth)
+		return usage.Errorf("a list of %d requests (-l) in a send queue of %d (-t): it does not fit", c.PostList, c.SendDepth)
 	case c.PostList > 1 && c.PostList%c.SignalEvery != 0:
-		return BadConfig("a completion for %d requests (-Q) in lists of %d (-l): the list has to be a multiple", c.SignalEvery, c.PostList)
+		return usage.Errorf("a completion for %d requests (-Q) in lists of %d (-l): the list has to be a multiple", c.SignalEvery, c.PostList)
 	case c.RecvList > c.RecvDepth:
-		return BadConfig("a list of %d receives (--recv_post_list) in a receive queue of %d (-r): it does not fit", c.RecvList, c.RecvDepth)
+		return usage.Errorf("a list of %d receives (--recv_post_list) in a receive queue of %d (-r): it does not fit", c.RecvList, c.RecvDepth)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 func TestTestNames(t *testing.T) {
@@ -123,7 +124,7 @@ func TestBadConfig(t *testing.T) {
 		cfg := Default(tst)
 		test.change(&cfg)
 		err := cfg.Complete()
-		if bad := (*ConfigError)(nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), test.want) {
+		if bad := (*usage.Error)(nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}

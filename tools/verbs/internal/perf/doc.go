@@ -33,7 +33,7 @@
 //
 // # Errors
 //
-// A [*ConfigError] is a choice that cannot be, or that the other side has made
+// A [*usage.Error] is a choice that cannot be, or that the other side has made
 // differently: other flags will help. [Stopped] tells an error that the other side's end
 // is the reason of. All other errors are the system's or the device's.
 package perf

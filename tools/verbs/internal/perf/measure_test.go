@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 // Every test over every transport, in every way to wait: the counts are right on both
@@ -313,7 +315,7 @@ func TestDisagreement(t *testing.T) {
 				err  error
 				want string
 			}{{pc.err, test.mine}, {ps.err, test.theirs}} {
-				if bad := (*ConfigError)(nil); !errors.As(side.err, &bad) || !strings.Contains(side.err.Error(), side.want) {
+				if bad := (*usage.Error)(nil); !errors.As(side.err, &bad) || !strings.Contains(side.err.Error(), side.want) {
 					t.Errorf("%v, want %q", side.err, side.want)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -78,13 +79,13 @@ func (o *offer) disagree(peer *offer) error {
 		return nil
 	}
 	if all[0].flag == "TEST" {
-		return BadConfig("the other side measures %s, and this one %s: start the same test on both", all[0].theirs, all[0].mine)
+		return usage.Errorf("the other side measures %s, and this one %s: start the same test on both", all[0].theirs, all[0].mine)
 	}
 	texts := make([]string, len(all))
 	for i, d := range all {
 		texts[i] = fmt.Sprintf("%s %s here and %s there", d.flag, d.mine, d.theirs)
 	}
-	return BadConfig("the two sides want different things: %s: give both the same flags", strings.Join(texts, ", "))
+	return usage.Errorf("the two sides want different things: %s: give both the same flags", strings.Join(texts, ", "))
 }
 
 // sizesText is sizes as the flags say them.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -80,11 +81,11 @@ func (s *Side) open() (err error) {
 	}
 	depth := c.QPs * (s.sendDepth() + s.recvDepth())
 	if most := s.dev.Attr().MaxCQE; depth > most {
-		return BadConfig("%d queue pairs (-q) that each send %d (-t) and receive %d (-r) have %d completions at a time: a completion queue of %s holds %d: choose fewer",
+		return usage.Errorf("%d queue pairs (-q) that each send %d (-t) and receive %d (-r) have %d completions at a time: a completion queue of %s holds %d: choose fewer",
 			c.QPs, s.sendDepth(), s.recvDepth(), depth, s.dev.Name(), most)
 	}
 	if n := s.dev.CompletionVectors(); c.Vector >= n && c.Vector > 0 {
-		return BadConfig("completion vector (-X) %d: %s has vectors 0 to %d", c.Vector, s.dev.Name(), n-1)
+		return usage.Errorf("completion vector (-X) %d: %s has vectors 0 to %d", c.Vector, s.dev.Name(), n-1)
 	}
 	if s.cq, err = s.dev.NewCQ(depth, &uverbs.CQOptions{Events: c.Wait != Busy, Vector: c.Vector}); err != nil {
 		return err
@@ -126,7 +127,7 @@ func (s *Side) recvDepth() int {
 func (s *Side) limits() (err error) {
 	c, name, attr := &s.cfg, s.dev.Name(), s.dev.Attr()
 	if n := s.dev.Info().Ports; n > 0 && c.IBPort > n {
-		return BadConfig("port (-i) %d of %s: it has ports 1 to %d", c.IBPort, name, n)
+		return usage.Errorf("port (-i) %d of %s: it has ports 1 to %d", c.IBPort, name, n)
 	}
 	if s.port, err = s.dev.PortAttr(c.IBPort); err != nil {
 		return err
@@ -136,29 +137,29 @@ func (s *Side) limits() (err error) {
 		s.mtu = 1024
 	}
 	if c.MTU > s.mtu {
-		return BadConfig("path MTU (-m) %d: port %d of %s takes %d at most", c.MTU, c.IBPort, name, s.mtu)
+		return usage.Errorf("path MTU (-m) %d: port %d of %s takes %d at most", c.MTU, c.IBPort, name, s.mtu)
 	}
 	if c.MTU > 0 {
 		s.mtu = c.MTU
 	}
 	if c.Transport == "UD" && c.Size > s.mtu {
-		return BadConfig("message size (-s) %d: a datagram is one packet, of %d bytes at most on port %d of %s", c.Size, s.mtu, c.IBPort, name)
+		return usage.Errorf("message size (-s) %d: a datagram is one packet, of %d bytes at most on port %d of %s", c.Size, s.mtu, c.IBPort, name)
 	}
 	if uint64(c.Size) > uint64(s.port.MaxMessage) {
-		return BadConfig("message size (-s) %d: port %d of %s takes %d at most", c.Size, c.IBPort, name, s.port.MaxMessage)
+		return usage.Errorf("message size (-s) %d: port %d of %s takes %d at most", c.Size, c.IBPort, name, s.port.MaxMessage)
 	}
 	for _, d := range []struct {
 		name, flag string
 		value      int
 	}{{"send depth", "-t", s.sendDepth()}, {"receive depth", "-r", s.recvDepth()}} {
 		if d.value > attr.MaxQPWR {
-			return BadConfig("%s (%s) %d: a queue pair of %s takes %d at most", d.name, d.flag, d.value, name, attr.MaxQPWR)
+			return usage.Errorf("%s (%s) %d: a queue pair of %s takes %d at most", d.name, d.flag, d.value, name, attr.MaxQPWR)
 		}
 	}
 	if c.Test.answers() {
 		most := min(attr.MaxQPReadDepth, attr.MaxQPInitReadDepth)
 		if c.ReadDepth > most {
-			return BadConfig("outstanding reads (-o) %d: a queue pair of %s takes %d at most", c.ReadDepth, name, most)
+			return usage.Errorf("outstanding reads (-o) %d: a queue pair of %s takes %d at most", c.ReadDepth, name, most)
 		}
 		// What goes into a byte, as the packets have it.
 		s.reads = min(most, 255)
@@ -208,7 +209,7 @@ func (s *Side) memory(largest int) error {
 		s.stride = roundUp(s.stride, page)
 	}
 	if total := 2 * int64(s.stride) * int64(c.QPs); total > maxBuffers {
-		return BadConfig("%d queue pairs (-q) with messages of up to %d bytes (-s, -a) need %d bytes of memory, where %d are allowed: choose fewer or less", c.QPs, largest, total, int64(maxBuffers))
+		return usage.Errorf("%d queue pairs (-q) with messages of up to %d bytes (-s, -a) need %d bytes of memory, where %d are allowed: choose fewer or less", c.QPs, largest, total, int64(maxBuffers))
 	}
 	var err error
 	if s.mem, err = uverbs.Alloc(2*s.stride*c.QPs, &uverbs.MemoryOptions{HugePages: c.HugePages}); err != nil {
@@ -254,10 +255,10 @@ func (s *Side) newQueue(i int) error {
 	}
 	if err != nil {
 		if errors.Is(err, uverbs.ErrInvalid) {
-			return BadConfig("%v", err) // which says what is allowed
+			return usage.Errorf("%v", err) // which says what is allowed
 		}
 		if c.Inline > 0 {
-			return BadConfig("%v: the device may take less inline than %d bytes (-I)", err, c.Inline)
+			return usage.Errorf("%v: the device may take less inline than %d bytes (-I)", err, c.Inline)
 		}
 		return err
 	}
@@ -371,7 +372,7 @@ var errOutOfTurn = errors.New("the other side speaks out of turn: it is a broken
 // refuse tells the other side why this one does not go on, and returns that. A side whose
 // wishes differ knows that itself.
 func (s *Side) refuse(err error) error {
-	if bad := (*ConfigError)(nil); !errors.As(err, &bad) {
+	if bad := (*usage.Error)(nil); !errors.As(err, &bad) {
 		s.link.send(message{Result: &result{Error: err.Error()}})
 	}
 	return err

@@ -1,6 +1,10 @@
 package perf
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
+)
 
 // A Verb is what a test does.
 type Verb uint8
@@ -51,7 +55,7 @@ func ParseTest(name string) (Test, error) {
 			}
 		}
 	}
-	return Test{}, BadConfig("there is no test %q: choose one of %s", name, strings.Join(TestNames(), ", "))
+	return Test{}, usage.Errorf("there is no test %q: choose one of %s", name, strings.Join(TestNames(), ", "))
 }
 
 // answers says whether the side that is measured asks the peer's device for something:

@@ -1,8 +1,9 @@
 package pingpong
 
 import (
-	"fmt"
 	"math"
+
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 // Config is what to play, and with whom.
@@ -50,18 +51,7 @@ func Default() Config {
 	return Config{Port: 18515, IBPort: 1, GIDIndex: DefaultGID, Size: 4096, MTU: 1024, RxDepth: 500, Iters: 1000}
 }
 
-// ConfigError is a choice that cannot be.
-type ConfigError struct{ text string }
-
-// Error says what was chosen and what is allowed.
-func (e *ConfigError) Error() string { return e.text }
-
-// BadConfig makes a *ConfigError.
-func BadConfig(format string, args ...any) error {
-	return &ConfigError{fmt.Sprintf(format, args...)}
-}
-
-// Validate checks what needs no device. Its errors are *ConfigErrors.
+// Validate checks what needs no device. Its errors are *usage.Errors.
 func (c *Config) Validate() error {
 	for _, f := range []struct {
 		name             string
@@ -79,14 +69,14 @@ func (c *Config) Validate() error {
 			if f.min == DefaultGID {
 				f.min = 0
 			}
-			return BadConfig("%s %d: allowed are %d to %d", f.name, f.value, f.min, f.most)
+			return usage.Errorf("%s %d: allowed are %d to %d", f.name, f.value, f.min, f.most)
 		}
 	}
 	switch c.MTU {
 	case 256, 512, 1024, 2048, 4096:
 		return nil
 	}
-	return BadConfig("path MTU %d: allowed are 256, 512, 1024, 2048 and 4096", c.MTU)
+	return usage.Errorf("path MTU %d: allowed are 256, 512, 1024, 2048 and 4096", c.MTU)
 }
 
 // Role is "server" or "client".

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/sim"
 )
@@ -34,9 +35,9 @@ func TestValidate(t *testing.T) {
 		c := Default()
 		test.change(&c)
 		err := c.Validate()
-		var bad *ConfigError
+		var bad *usage.Error
 		if !errors.As(err, &bad) {
-			t.Errorf("%+v: error %v, want a ConfigError", c, err)
+			t.Errorf("%+v: error %v, want a *usage.Error", c, err)
 			continue
 		}
 		for _, part := range test.want {

@@ -22,6 +22,6 @@
 //
 // # Errors
 //
-// A [*ConfigError] is a choice that cannot be: other flags will help. All other
+// A [*usage.Error] is a choice that cannot be: other flags will help. All other
 // errors are the system's, the device's or the peer's.
 package pingpong

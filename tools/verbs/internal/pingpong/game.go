@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -58,7 +59,7 @@ func (g *Game) open() error {
 		CQ: g.cq, SendDepth: 1, RecvDepth: g.cfg.RxDepth, Source: g.source(), PeerAccess: uverbs.NoAccess,
 	}); err != nil {
 		if g.cfg.GIDIndex != DefaultGID && errors.Is(err, uverbs.ErrInvalid) {
-			return BadConfig("%v", err) // which says what GIDs there are
+			return usage.Errorf("%v", err) // which says what GIDs there are
 		}
 		return err
 	}
@@ -84,21 +85,21 @@ func (g *Game) source() uverbs.Source {
 func (g *Game) port() (uverbs.PortAttr, error) {
 	name, attr := g.dev.Name(), g.dev.Attr()
 	if n := g.dev.Info().Ports; n > 0 && g.cfg.IBPort > n {
-		return uverbs.PortAttr{}, BadConfig("port %d of %s: it has ports 1 to %d", g.cfg.IBPort, name, n)
+		return uverbs.PortAttr{}, usage.Errorf("port %d of %s: it has ports 1 to %d", g.cfg.IBPort, name, n)
 	}
 	port, err := g.dev.PortAttr(g.cfg.IBPort)
 	if err != nil {
 		return port, err
 	}
 	if port.ActiveMTU > 0 && g.cfg.MTU > port.ActiveMTU {
-		return port, BadConfig("path MTU %d: port %d of %s takes %d at most", g.cfg.MTU, g.cfg.IBPort, name, port.ActiveMTU)
+		return port, usage.Errorf("path MTU %d: port %d of %s takes %d at most", g.cfg.MTU, g.cfg.IBPort, name, port.ActiveMTU)
 	}
 	if uint64(g.cfg.Size) > uint64(port.MaxMessage) {
-		return port, BadConfig("message size %d: port %d of %s takes %d at most", g.cfg.Size, g.cfg.IBPort, name, port.MaxMessage)
+		return port, usage.Errorf("message size %d: port %d of %s takes %d at most", g.cfg.Size, g.cfg.IBPort, name, port.MaxMessage)
 	}
 	// One completion more than there are receives: that of the send.
 	if most := min(attr.MaxQPWR, attr.MaxCQE-1); g.cfg.RxDepth > most {
-		return port, BadConfig("receive depth %d: %s takes %d at most", g.cfg.RxDepth, name, most)
+		return port, usage.Errorf("receive depth %d: %s takes %d at most", g.cfg.RxDepth, name, most)
 	}
 	return port, nil
 }

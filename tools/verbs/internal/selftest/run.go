@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -107,7 +108,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no test has %s in its name: -list names them", strings.Join(c.Only, " or "))
+		return nil, usage.Errorf("no test has %s in its name: -list names them", strings.Join(c.Only, " or "))
 	}
 	result := &Result{recorder: r.recorder}
 	alone := "" // why there is no other end any more

@@ -1,10 +1,10 @@
 package waiting
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -34,34 +34,34 @@ func Default() Config {
 // mostOutstanding keeps the queues within what all devices have.
 const mostOutstanding = 2048
 
-// Validate checks what needs no device. Its errors are *ConfigErrors.
+// Validate checks what needs no device. Its errors are *usage.Errors.
 func (c *Config) Validate() error {
 	switch {
 	case len(c.Ways) == 0:
-		return BadConfig("no way to wait is chosen")
+		return usage.Errorf("no way to wait is chosen")
 	case len(c.Batches) == 0:
-		return BadConfig("no batch is chosen")
+		return usage.Errorf("no batch is chosen")
 	case c.Outstanding < 1 || c.Outstanding > mostOutstanding:
-		return BadConfig("%d writes under way: allowed are 1 to %d", c.Outstanding, mostOutstanding)
+		return usage.Errorf("%d writes under way: allowed are 1 to %d", c.Outstanding, mostOutstanding)
 	case len(c.Paces) == 0:
-		return BadConfig("no pace is chosen")
+		return usage.Errorf("no pace is chosen")
 	case c.Slice < time.Millisecond || c.Slice > time.Minute:
-		return BadConfig("slices of %v: allowed are 1ms to 1m", c.Slice)
+		return usage.Errorf("slices of %v: allowed are 1ms to 1m", c.Slice)
 	}
 	for i, b := range c.Batches {
 		if b < 1 || b > mostBatch {
-			return BadConfig("batch %d: allowed are 1 to %d", b, mostBatch)
+			return usage.Errorf("batch %d: allowed are 1 to %d", b, mostBatch)
 		}
 		if slices.Contains(c.Batches[:i], b) {
-			return BadConfig("batch %d is given twice", b)
+			return usage.Errorf("batch %d is given twice", b)
 		}
 	}
 	for i, p := range c.Paces {
 		if p <= 0 || p > time.Second {
-			return BadConfig("a message each %v: allowed is above 0 and up to 1s", p)
+			return usage.Errorf("a message each %v: allowed is above 0 and up to 1s", p)
 		}
 		if slices.Contains(c.Paces[:i], p) {
-			return BadConfig("pace %v is given twice", p)
+			return usage.Errorf("pace %v is given twice", p)
 		}
 	}
 	for i, name := range c.Ways {
@@ -69,7 +69,7 @@ func (c *Config) Validate() error {
 			return err
 		}
 		if slices.Contains(c.Ways[:i], name) {
-			return BadConfig("%s is given twice", name)
+			return usage.Errorf("%s is given twice", name)
 		}
 	}
 	return checkRounds(c.Rounds)
@@ -78,16 +78,7 @@ func (c *Config) Validate() error {
 // checkRounds checks a number of rounds.
 func checkRounds(n int) error {
 	if n < 1 || n > 10000 {
-		return BadConfig("%d rounds: allowed are 1 to 10000", n)
+		return usage.Errorf("%d rounds: allowed are 1 to 10000", n)
 	}
 	return nil
 }
-
-// ConfigError is a choice that cannot be.
-type ConfigError struct{ text string }
-
-// Error says what was chosen and what is allowed.
-func (e *ConfigError) Error() string { return e.text }
-
-// BadConfig makes a *ConfigError.
-func BadConfig(format string, args ...any) error { return &ConfigError{fmt.Sprintf(format, args...)} }

@@ -19,6 +19,6 @@
 //
 // # Errors
 //
-// A [*ConfigError] is a choice that cannot be. When ctx ends, Run, RunGC and RunPreempt return
+// A [*usage.Error] is a choice that cannot be. When ctx ends, Run, RunGC and RunPreempt return
 // what they have and the cause.
 package waiting

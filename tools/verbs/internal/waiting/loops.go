@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/sim"
 )
@@ -20,10 +21,10 @@ type LoopConfig struct {
 // DefaultLoops are the choices of the command.
 func DefaultLoops() LoopConfig { return LoopConfig{Rounds: 40, Slice: 100 * time.Millisecond} }
 
-// Validate checks the choices. Its errors are *ConfigErrors.
+// Validate checks the choices. Its errors are *usage.Errors.
 func (c *LoopConfig) Validate() error {
 	if c.Slice < time.Millisecond || c.Slice > time.Minute {
-		return BadConfig("slices of %v: allowed are 1ms to 1m", c.Slice)
+		return usage.Errorf("slices of %v: allowed are 1ms to 1m", c.Slice)
 	}
 	return checkRounds(c.Rounds)
 }

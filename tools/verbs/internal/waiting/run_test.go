@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/sim"
 )
@@ -215,7 +216,7 @@ func TestValidate(t *testing.T) {
 	} {
 		c := Default()
 		change(&c)
-		var bad *ConfigError
+		var bad *usage.Error
 		if err := c.Validate(); !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

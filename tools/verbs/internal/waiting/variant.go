@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 // The two workloads.
@@ -61,7 +62,7 @@ func Ways() []string {
 func findWay(name string) (how, error) {
 	i := slices.IndexFunc(ways, func(h how) bool { return h.name == name })
 	if i < 0 {
-		return how{}, BadConfig("no way to wait is %q: there are %s", name, strings.Join(Ways(), ", "))
+		return how{}, usage.Errorf("no way to wait is %q: there are %s", name, strings.Join(Ways(), ", "))
 	}
 	return ways[i], nil
 }
