@@ -37,7 +37,7 @@ func cmdDecode(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	// is left behind then prints nothing more.
 	var out gate
 	stdout, stderr = out.writer(stdout), out.writer(stderr)
-	d := decoding{stdin: os.Stdin, stdout: stdout, stderr: stderr, files: f.Args()}
+	d := decoding{stdin: os.Stdin, pasted: tty.Is(os.Stdin), stdout: stdout, stderr: stderr, files: f.Args()}
 	if len(d.files) == 0 {
 		d.files = []string{"-"}
 	}
@@ -91,6 +91,7 @@ func (w gateWriter) Write(p []byte) (int, error) {
 // decoding is one run of the command.
 type decoding struct {
 	stdin          *os.File
+	pasted         bool // stdin is a terminal
 	stdout, stderr io.Writer
 	files          []string
 	json           *decode.JSON
@@ -142,7 +143,7 @@ syndrome or a vendor code, such as "status 12 vendor err 129".`)
 func (d *decoding) file(name string) error {
 	in := io.Reader(d.stdin)
 	if name == "-" {
-		if tty.Is(d.stdin) {
+		if d.pasted {
 			fmt.Fprintln(d.stderr, "verbs decode: paste the text, then press Ctrl-D on a line of its own")
 		}
 	} else {

@@ -21,7 +21,7 @@ func TestFullDisk(t *testing.T) {
 	for _, args := range []string{
 		"decode " + log,
 		"-h", "--version", "version", "help perf", "perf --version", "selftest -list", "selftest -d sim0 -quick -only inline", "devinfo -d sim0",
-		"demo -n 1", "perf send_bw -d sim0 -n 10", "pingpong -d sim0 -n 10", "waiting -d sim0 -n 1 -slice 1ms -ways busy -batches 8 -pace 100us",
+		"demo -n 1", "perf send_bw -d sim0 -n 10", "pingpong -d sim0 -n 10", "waiting -d sim0 -n 1 -slice 1ms -ways event -batches 8 -pace 100us",
 	} {
 		var errs strings.Builder
 		if code := runFiles(t.Context(), strings.Fields(args), full, &errs); code == 0 || !strings.Contains(errs.String(), "no space left on device") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
@@ -49,6 +50,9 @@ func Run(ctx context.Context, c Config, tell func(done, of int)) (r *waitreport.
 		} else if len(v.rate) > 0 {
 			r.Rows = append(r.Rows, v.row())
 		}
+	}
+	if err == nil && len(r.Rows) == 0 {
+		return nil, fmt.Errorf("nothing can be measured: %s", strings.Join(r.Notes, "; "))
 	}
 	r.Comparisons = compare(all)
 	r.Interrupted = ctx.Err() != nil

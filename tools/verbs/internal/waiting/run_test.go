@@ -107,6 +107,10 @@ func TestRunUnsuitable(t *testing.T) {
 	if len(r.Rows) != 4 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "event-thread is left out: ") || !strings.Contains(r.Notes[0], "descriptor") {
 		t.Errorf("%d rows, notes %q", len(r.Rows), r.Notes)
 	}
+	c.Ways = c.Ways[:1]
+	if r, err := Run(t.Context(), c, nil); r != nil || err == nil || !strings.Contains(err.Error(), "event-thread is left out: ") {
+		t.Errorf("where no way suits: %v, %v", r, err)
+	}
 }
 
 // What was measured until the context ended is there.
