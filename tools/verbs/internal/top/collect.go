@@ -64,7 +64,7 @@ func NewCollector(n Netlink, h Host, t Tracer, noTracer ...Level) *Collector {
 // reason.
 func TraceLevels(why string) []Level {
 	var all []Level
-	for _, name := range []string{trace.LevelPull, trace.LevelRing, trace.LevelErrors, trace.LevelEvents, trace.LevelSyscalls, trace.LevelEveryCQE} {
+	for _, name := range trace.LevelNames() {
 		all = append(all, Level{Name: name, Why: why})
 	}
 	return all

@@ -1,6 +1,9 @@
 package trace
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Options says which probes to attach besides those that cost the programs on
 // the machine nothing.
@@ -29,6 +32,11 @@ const (
 	LevelSyscalls = "syscalls"  // uverbs ioctls and writes
 	LevelEveryCQE = "every-cqe" // each completion of soft-RoCE
 )
+
+var levelNames = [...]string{LevelPull, LevelRing, LevelErrors, LevelEvents, LevelSyscalls, LevelEveryCQE}
+
+// LevelNames are the names of all levels, in the order in which they are told.
+func LevelNames() []string { return slices.Clone(levelNames[:]) }
 
 // A Level is one group of probes.
 type Level struct {

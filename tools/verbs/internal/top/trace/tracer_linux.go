@@ -121,9 +121,6 @@ func (t *Tracer) open(o Options, p privileges, cache *btf.Cache) error {
 // notAsked is why a level that the options did not ask for is not live.
 const notAsked = "not asked for"
 
-// levelNames are the levels in the order in which they are told.
-var levelNames = [...]string{LevelPull, LevelRing, LevelErrors, LevelEvents, LevelSyscalls, LevelEveryCQE}
-
 // level finds a level.
 func (t *Tracer) level(name string) *Level {
 	return &t.levels[slices.IndexFunc(t.levels[:], func(l Level) bool { return l.Name == name })]
