@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/tools/abigen/layout"
+	"github.com/goverbs/goverbs/tools/internal/source"
 )
 
 // tablePath is the table that the committed package is generated from.
@@ -20,7 +21,7 @@ const tablePath = "testdata/abi/uapi-6.12.txt"
 func generate(root string) error {
 	if root == "" {
 		var err error
-		if root, err = moduleRoot(); err != nil {
+		if root, err = source.Root("."); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/goverbs/goverbs/tools/abigen/layout"
+	"github.com/goverbs/goverbs/tools/internal/source"
 )
 
 // headers are the UAPI headers that goverbs speaks, each after those whose types it uses.
@@ -30,7 +31,7 @@ var headers = []string{
 // scan fetches the headers, compiles them and writes the table.
 func scan(series, out string, log io.Writer) error {
 	if out == "" {
-		root, err := moduleRoot()
+		root, err := source.Root(".")
 		if err != nil {
 			return err
 		}
@@ -79,22 +80,4 @@ func scan(series, out string, log io.Writer) error {
 	}
 	fmt.Fprintf(log, "abigen: %s %s -> %s\n", headerPackage, version, out)
 	return os.Rename(tmp.Name(), out)
-}
-
-// moduleRoot looks upwards from the working directory for the module that this tool is part of.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", fmt.Errorf("no go.mod here or above: run abigen inside the goverbs module")
-		}
-		dir = up
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goverbs/goverbs/tools/internal/source"
 )
 
 // The patches of this tree apply to it, to one place each, and name tests that there are.
@@ -19,7 +21,7 @@ func TestCommittedMutations(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("declared skip: git is not installed, which applies the patches")
 	}
-	root, err := moduleRoot(".")
+	root, err := source.Root(".")
 	if err != nil {
 		t.Fatal(err)
 	}

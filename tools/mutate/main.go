@@ -43,6 +43,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/flags"
+	"github.com/goverbs/goverbs/tools/internal/source"
 )
 
 // Exit statuses.
@@ -119,7 +120,7 @@ func command(ctx context.Context, dir string, args []string, stdout, stderr io.W
 	if err != nil {
 		return complain(exitUsage, fmt.Errorf("%w\nmutate -h lists the flags", err))
 	}
-	root, err := moduleRoot(dir)
+	root, err := source.Root(dir)
 	if err != nil {
 		return complain(exitSystem, err)
 	}

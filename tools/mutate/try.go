@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/source"
 )
 
 // A verdict says what came of a mutation. All but caught are failures.
@@ -65,7 +67,7 @@ func try(ctx context.Context, root string, all []*mutation, o *options, r *repor
 	if err := os.Mkdir(t.temp, 0o777); err != nil {
 		return "", err
 	}
-	if err := copyTree(ctx, t.sound, root); err != nil {
+	if err := source.Copy(ctx, t.sound, root); err != nil {
 		return "", err
 	}
 	before := t.baseline(ctx, all)
@@ -182,7 +184,7 @@ func (t *trial) baseline(ctx context.Context, all []*mutation) map[key]result {
 // mutant tries a mutation.
 func (t *trial) mutant(ctx context.Context, m *mutation) result {
 	dir := t.copyOf(m)
-	if err := copyTree(ctx, dir, t.sound); err != nil {
+	if err := source.Copy(ctx, dir, t.sound); err != nil {
 		return result{notTried, err.Error()}
 	}
 	if err := apply(ctx, dir, m, false); err != nil {

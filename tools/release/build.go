@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/source"
 )
 
 // An artifact is one binary.
@@ -109,7 +111,7 @@ func environment(arch string) []string {
 // verify builds once more, elsewhere and from nothing, and compares.
 func verify(ctx context.Context, b builder, made []artifact) error {
 	copied := filepath.Join(b.temp, "elsewhere")
-	if err := copyTree(ctx, copied, b.root); err != nil {
+	if err := source.Copy(ctx, copied, b.root); err != nil {
 		return fmt.Errorf("copy the source: %w", err)
 	}
 	b.root, b.cache = copied, filepath.Join(b.temp, "cache")

@@ -27,6 +27,7 @@ import (
 	"syscall"
 
 	"github.com/goverbs/goverbs/tools/internal/flags"
+	"github.com/goverbs/goverbs/tools/internal/source"
 )
 
 // sizeLimit is what a binary may have, in bytes.
@@ -97,7 +98,7 @@ func parse(args []string, stdout io.Writer) (o options, err error) {
 
 // release builds everything into a scratch folder, checks it, and moves it to where it is wanted.
 func release(ctx context.Context, o options, stdout io.Writer) (err error) {
-	root, err := moduleRoot(".")
+	root, err := source.Root(".")
 	if err != nil {
 		return err
 	}

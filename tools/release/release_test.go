@@ -180,37 +180,3 @@ func TestDeliver(t *testing.T) {
 		t.Errorf("%v, %v", st.Mode(), err)
 	}
 }
-
-func TestCopyTree(t *testing.T) {
-	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
-	for _, name := range []string{"go.mod", "a/b/c.go", ".git/config", "a/.hidden/x"} {
-		at := filepath.Join(from, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at, []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := copyTree(t.Context(), to, from); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]bool{"go.mod": true, "a/b/c.go": true, ".git": false, "a/.hidden": false} {
-		if _, err := os.Stat(filepath.Join(to, filepath.FromSlash(name))); (err == nil) != want {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestModuleRoot(t *testing.T) {
-	root, err := moduleRoot(".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(root, "README.md")); err != nil {
-		t.Error(err)
-	}
-	if _, err := moduleRoot(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not in the source") {
-		t.Errorf("%v", err)
-	}
-}
