@@ -14,7 +14,7 @@ import (
 //
 // One goroutine at a time polls it: Poll, Arm, TakeEvent and the Wait of
 // package poll are that goroutine's. Poll takes no lock, so two pollers at a
-// time corrupt the queue. Close may come from any goroutine, also beside Poll.
+// time corrupt the queue, unless it is Shared. Close may come from any goroutine, also beside Poll.
 type CQ struct {
 	object
 	ring  cq.CompletionRing
@@ -194,7 +194,8 @@ func (q *CQ) depth() int {
 // after Close, and ErrOverrun and ErrDeviceGone, which come after the last
 // completion and stay.
 //
-// It does not allocate, lock or enter the kernel.
+// It does not allocate or enter the kernel, and takes no lock but that of
+// CQOptions.Shared.
 func (q *CQ) Poll(wcs []WC) (int, error) {
 	if q.state.Load()&^(cq.Metered|cq.Look) != 0 {
 		return q.pollAll(wcs)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -150,25 +151,28 @@ func greet(w io.Writer) error {
 type strangerError struct{ said []byte }
 
 func (e *strangerError) Error() string {
-	what := "another program"
 	if len(e.said) == 0 {
 		return "it hung up and said nothing: is it verbs perf?"
 	}
-	if looksLikePerftest(e.said) {
-		what = "perftest"
-	}
-	return fmt.Sprintf("it is no verbs perf but %s, which begins with %q: start verbs perf on both sides", what, e.said)
+	return fmt.Sprintf("it is no verbs perf but %s, which begins with %q: start verbs perf on both sides", stranger(e.said), e.said)
 }
 
-// looksLikePerftest says whether a greeting is one of perftest, which sends numbers in
-// hexadecimal digits with colons between.
-func looksLikePerftest(b []byte) bool {
-	for _, c := range b {
-		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c == ':' || c == '.' || c == 0) {
-			return false
-		}
+var (
+	// perftest sends its version, or LID, numbers and keys: hexadecimal digits with colons between.
+	fromPerftest = regexp.MustCompile(`^[0-9a-f]+[.:][0-9a-f.:\x00]+$`)
+	// A ping-pong, rdma-core's or ours, sends LID:QPN:PSN:GID.
+	fromPingpong = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:`)
+)
+
+// stranger says who begins like that.
+func stranger(said []byte) string {
+	switch {
+	case fromPingpong.Match(said):
+		return "a ping-pong"
+	case fromPerftest.Match(said):
+		return "perftest"
 	}
-	return len(b) > 4
+	return "another program"
 }
 
 // readGreeting reads who the other side is: a *strangerError where it is no verbs perf.

@@ -83,6 +83,8 @@ func TestGreeting(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: x\r\n\r\n": "it is no verbs perf but another program",
 		"0000:0018:000011:9562c4:00:00:00":  "no verbs perf but perftest",
 		"6.06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00": "no verbs perf but perftest",
+		"0000:00001c:90cd40:00000000": "no verbs perf but a ping-pong",
+		strings.Repeat("\x00", 24):    "no verbs perf but another program",
 		"goverbs ver":                 `another program, which begins with "goverbs ver"`,
 		greetingName + "0002\n":       `the other side speaks version "0002" and this one "0001"`,
 		strings.Repeat("\x1b[2J", 20): `\x1b[2J`,

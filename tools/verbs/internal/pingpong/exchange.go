@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 )
 
@@ -37,7 +38,7 @@ func serve(ctx context.Context, l net.Listener, local Address, ready func(Addres
 	defer hold(ctx, conn)()
 
 	remote, err := receive(conn)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		err = errors.New("it hung up without a word")
 	}
 	if err != nil {
