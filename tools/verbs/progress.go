@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/tty"
 )
 
 // What takes less than progressAfter shows no progress.
@@ -23,12 +25,12 @@ func showProgress(terminal io.Writer, line func(elapsed time.Duration) string) (
 			select {
 			case <-quit:
 				if shown {
-					fmt.Fprint(terminal, "\r\x1b[K")
+					fmt.Fprint(terminal, tty.Erase)
 				}
 				return
 			case <-time.After(next):
 			}
-			fmt.Fprintf(terminal, "\r\x1b[K%s", line(time.Since(begin)))
+			fmt.Fprint(terminal, tty.Line(line(time.Since(begin))))
 		}
 	}()
 	return func() {

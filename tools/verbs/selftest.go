@@ -184,11 +184,11 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 	}
 	live := tty.Is(stdout) && table == stdout
 	if live {
-		c.Begin = func(name string) { fmt.Fprintf(stdout, "...            %s", name) }
+		c.Begin = func(name string) { fmt.Fprint(stdout, tty.Line("...            "+name)) }
 	}
 	c.Tell = func(r selftest.Row) {
 		if live {
-			fmt.Fprint(stdout, "\r\x1b[K")
+			fmt.Fprint(stdout, tty.Erase)
 		}
 		fmt.Fprintln(table, r.Line())
 	}

@@ -109,5 +109,5 @@ func progressOf(w io.Writer) (tell func(done, of int), end func()) {
 	if !tty.Is(w) {
 		return nil, func() {}
 	}
-	return func(done, of int) { fmt.Fprintf(w, "\r\x1b[K%d of %d", done, of) }, func() { fmt.Fprint(w, "\r\x1b[K") }
+	return func(done, of int) { fmt.Fprint(w, tty.Line(fmt.Sprintf("%d of %d", done, of))) }, func() { fmt.Fprint(w, tty.Erase) }
 }
