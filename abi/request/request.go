@@ -137,15 +137,6 @@ func (r *Request) FD(id uint16) (int32, bool) {
 	return int32(a.int64()), true
 }
 
-// Variant returns which form of an EnumIn attribute the request chose.
-func (r *Request) Variant(id uint16) (uint8, bool) {
-	a := r.find(id, abi.EnumIn)
-	if a == nil {
-		return 0, false
-	}
-	return a.elem, true
-}
-
 // OutLen returns how many bytes the buffer of an output attribute has.
 func (r *Request) OutLen(id uint16) (int, bool) {
 	a := r.find(id, abi.PtrOut)

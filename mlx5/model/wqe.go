@@ -261,15 +261,6 @@ func (a *addressVector) read(b []byte) {
 
 func (w *wqe) isAtomic() bool { return w.opcode == wqeCompSwap || w.opcode == wqeFetchAdd }
 
-// takesReceive says whether the request uses up a receive of the peer's.
-func (w *wqe) takesReceive() bool {
-	switch w.opcode {
-	case wqeSend, wqeSendImm, wqeSendInv, wqeWriteImm:
-		return true
-	}
-	return false
-}
-
 func known(opcode uint8) bool {
 	switch opcode {
 	case wqeNop, wqeSendInv, wqeWrite, wqeWriteImm, wqeSend, wqeSendImm, wqeRead, wqeCompSwap, wqeFetchAdd, wqeUMR:

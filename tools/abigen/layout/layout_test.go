@@ -47,7 +47,7 @@ func TestReadWrite(t *testing.T) {
 		t.Errorf("written:\n%s\nread:\n%s", out.String(), small)
 	}
 	outer, ok := table.Type("outer")
-	if !ok || table.Align(outer) != 8 || table.SizeRef(outer.Fields[0].Type) != 16 {
+	if !ok || table.Align(outer) != 8 {
 		t.Errorf("outer: %+v", outer)
 	}
 	if v, ok := table.Const("KIND_B"); v != -1 || !ok {

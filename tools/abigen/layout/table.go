@@ -167,18 +167,3 @@ func (t *Table) AlignRef(r Ref) int {
 	n, _ := ScalarSize(r.Base)
 	return max(n, 1)
 }
-
-// SizeRef returns the bytes of one element of a field's type.
-func (t *Table) SizeRef(r Ref) int {
-	switch {
-	case r.Inline != nil:
-		return r.Inline.Size
-	case r.Named:
-		if ty, ok := t.Type(r.Base); ok {
-			return ty.Size
-		}
-		return 0
-	}
-	n, _ := ScalarSize(r.Base)
-	return n
-}
