@@ -73,6 +73,7 @@ func (s *Side) newStream(w *wait, l *link, n int64, duration time.Duration) *str
 
 // run sends and receives to the end.
 func (s *stream) run() error {
+	defer s.alone()()
 	s.start()
 	defer s.end()
 	if s.total == unknown {
@@ -106,11 +107,7 @@ func (s *stream) run() error {
 		if err := s.take(n); err != nil {
 			return err
 		}
-		if s.verb != Send {
-			// Where the other side polls too, the thread that a rest wakes takes
-			// a processor from it, and both lose by that.
-			s.rest()
-		}
+		s.rest()
 	}
 }
 

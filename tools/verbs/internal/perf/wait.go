@@ -85,12 +85,25 @@ func (w *wait) pause() {
 	}
 }
 
-// restEvery is how long a loop goes without a rest. After 10 ms the scheduler interrupts it.
-const restEvery = 4 * time.Millisecond
+// alone makes a loop that polls the only goroutine that runs, until the result is called: the
+// others have their turn when it rests. Else each rest wakes a thread that looks for work, which
+// takes a processor from this loop, or from the other side's: on an emulated machine that costs
+// one message in fifty.
+func (w *wait) alone() func() {
+	if w.waiter != nil || w.yield {
+		return func() {}
+	}
+	processors := runtime.GOMAXPROCS(1)
+	return func() { runtime.GOMAXPROCS(processors) }
+}
+
+// restEvery is how long a loop goes without a rest. The scheduler looks every 10 ms, and
+// interrupts what has had no rest since.
+const restEvery = 8 * time.Millisecond
 
 // rest comes after each turn of a loop, and now and then lets other goroutines run, of which
 // there are hardly any. Who does not do so of his own accord is interrupted, by a signal:
-// on an emulated machine that costs one message in twenty.
+// on an emulated machine that costs one message in twenty-five.
 func (w *wait) rest() {
 	if w.left--; w.left > 0 {
 		return
