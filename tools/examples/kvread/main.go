@@ -43,7 +43,7 @@ func must[T any](v T, err error) T {
 }
 
 func main() {
-	listen, connect := flag.String("listen", "", "serve on this `address`"), flag.String("connect", "", "read from the server at this `address`")
+	listen, connect := flag.String("listen", ":7472", "serve on this `address`"), flag.String("connect", "", "read from the server at this `address`")
 	n := flag.Int("n", 1000, "how many values to read")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -104,12 +104,13 @@ func serveAll(ctx context.Context, device func() *uverbs.Device, l net.Listener)
 }
 
 func main() {
-	listen, connect := flag.String("listen", "", "serve on this `address`"), flag.String("connect", "", "send requests to this `address`")
+	listen, connect := flag.String("listen", ":7471", "serve on this `address`"), flag.String("connect", "", "send requests to this `address`")
 	n := flag.Int("n", 100, "how many requests to send")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	device := func() *uverbs.Device { return must(uverbs.Open(must(uverbs.Devices())[0].Name, nil)) }
+	name := must(uverbs.Devices())[0].Name // before anybody connects
+	device := func() *uverbs.Device { return must(uverbs.Open(name, nil)) }
 	if *connect != "" {
 		request(ctx, device(), must(net.Dial("tcp", *connect)), *n)
 	} else {
