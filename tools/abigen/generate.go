@@ -92,7 +92,7 @@ func printTable(t *layout.Table, s *schema) (map[string][]byte, error) {
 		}
 	}
 	asserts := "// The compiler checks here, for the machine that it compiles for, that every type has the size\n" +
-		"// and every field the offset that the kernel gives it: an index other than 0 does not compile.\nvar (\n" +
+		"// and every field the offset that the kernel gives it: a length other than 0 does not compile.\nvar (\n" +
 		strings.Join(g.asserts, "") + ")\n"
 	var err error
 	if files["zasserts.go"], err = g.file(asserts); err != nil {

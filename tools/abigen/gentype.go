@@ -96,7 +96,7 @@ func (p *typePrinter) structure(name, cName string, ty *layout.Type) error {
 			return err
 		}
 		members = append(members, member{n, typ})
-		p.g.asserts = append(p.g.asserts, fmt.Sprintf("_ = [1]struct{}{}[unsafe.Offsetof(%s{}.%s)-%d]\n", name, n, f.Offset))
+		p.g.asserts = append(p.g.asserts, fmt.Sprintf("_ [0]struct{} = [unsafe.Offsetof(%s{}.%s) - %d]struct{}{}\n", name, n, f.Offset))
 		at = f.Offset + f.Size
 	}
 	if ty.Size > at {
@@ -168,7 +168,7 @@ func (p *typePrinter) size(name, cName string, size int) error {
 		return err
 	}
 	fmt.Fprintf(&p.b, "// Sizeof%s is the number of bytes of %s on every machine.\nconst Sizeof%s = %d\n\n", name, cName, name, size)
-	p.g.asserts = append(p.g.asserts, fmt.Sprintf("_ = [1]struct{}{}[unsafe.Sizeof(%s{})-Sizeof%s]\n", name, name))
+	p.g.asserts = append(p.g.asserts, fmt.Sprintf("_ [0]struct{} = [unsafe.Sizeof(%s{}) - Sizeof%s]struct{}{}\n", name, name))
 	return nil
 }
 
