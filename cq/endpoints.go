@@ -59,8 +59,14 @@ type endpointTable struct {
 	send, recv []atomic.Pointer[Requests]
 }
 
-// nothing is a table of no queue: it belongs to no CQ, and nothing is outstanding.
-var nothing = NewRequests(1, SendSide, NoQPN, nil)
+// nothing is a table of no queue: it belongs to no CQ, and nothing is outstanding. It
+// is what NewRequests(1, SendSide, NoQPN, nil) makes, but in the program's file: no
+// program has to make it when it starts.
+var nothing = &Requests{
+	first: &noSlot, begin: &noSlot, depth: 1, side: SendSide, qpn: NoQPN, key: NoQPN << 32, kind: uint64(SendSide)<<48 | uint64(OpRecv)<<40,
+}
+
+var noSlot Slot
 
 func newEndpointTable(n int) *endpointTable {
 	t := &endpointTable{make([]atomic.Pointer[Endpoint], n), make([]atomic.Pointer[Requests], n), make([]atomic.Pointer[Requests], n)}

@@ -62,3 +62,16 @@ func TestEndpointsGrowBesideGet(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+// The table of no queue is what NewRequests makes for none.
+func TestNothingIsATable(t *testing.T) {
+	made := NewRequests(1, SendSide, NoQPN, nil)
+	got := *nothing
+	got.first, got.begin = made.first, made.begin
+	if got != *made {
+		t.Errorf("%+v, want %+v", got, *made)
+	}
+	if nothing.first != &noSlot || nothing.begin != &noSlot {
+		t.Error("it has other slots than its own")
+	}
+}

@@ -130,7 +130,10 @@ func metricName(s string) bool {
 }
 
 // escape is for label values and help texts.
-var escape = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+func escape(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), `\`, `\\`)
+	return strings.ReplaceAll(strings.ReplaceAll(s, "\n", `\n`), `"`, `\"`)
+}
 
 // labelText is what stands between the braces.
 func labelText(labels []Label) (string, error) {
@@ -147,7 +150,7 @@ func labelText(labels []Label) (string, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, `%s="%s"`, l.Name, escape.Replace(strings.ToValidUTF8(l.Value, "\uFFFD")))
+		fmt.Fprintf(&b, `%s="%s"`, l.Name, escape(l.Value))
 	}
 	return b.String(), nil
 }
@@ -158,7 +161,7 @@ func (f *family) head() {
 		fmt.Fprintf(&f.text, "# UNIT %s %s\n", f.Name, f.Unit)
 	}
 	if f.Help != "" {
-		fmt.Fprintf(&f.text, "# HELP %s %s\n", f.Name, escape.Replace(strings.ToValidUTF8(f.Help, "\uFFFD")))
+		fmt.Fprintf(&f.text, "# HELP %s %s\n", f.Name, escape(f.Help))
 	}
 }
 
