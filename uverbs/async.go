@@ -92,9 +92,13 @@ const eventBacklog = 256
 type asyncEvents struct {
 	dev     *Device
 	file    kernel.EventFile
-	ch      chan Event
 	dropped atomic.Uint64
 	done    sync.WaitGroup
+
+	mu    sync.Mutex
+	early []Event    // what there is for the reader before he asks for the channel
+	ch    chan Event // made when he does: few do, and it is a third of what Open allocates
+	ended bool       // nothing more comes
 }
 
 // startAsync begins to read events.
@@ -109,7 +113,7 @@ func (d *Device) startAsync() error {
 	if err != nil {
 		return err
 	}
-	d.async = &asyncEvents{dev: d, file: f, ch: make(chan Event, eventBacklog+1)} // the last has its place
+	d.async = &asyncEvents{dev: d, file: f}
 	d.async.done.Go(d.async.run)
 	return nil
 }
@@ -117,13 +121,63 @@ func (d *Device) startAsync() error {
 // Events are the asynchronous events of the device. The channel is closed when
 // the device is, or, after EventDeviceGone, when that is gone. A reader that falls
 // far behind loses the newest events, which DroppedEvents counts, but not the last.
-func (d *Device) Events() <-chan Event { return d.async.ch }
+func (d *Device) Events() <-chan Event {
+	a := d.async
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ch == nil {
+		a.ch = make(chan Event, eventBacklog+1) // the last has its place
+		for _, e := range a.early {
+			a.ch <- e
+		}
+		a.early = nil
+		if a.ended {
+			close(a.ch)
+		}
+	}
+	return a.ch
+}
+
+// tell passes an event on, if there is room.
+func (a *asyncEvents) tell(e Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case len(a.early)+len(a.ch) >= eventBacklog:
+		a.dropped.Add(1)
+	case a.ch == nil:
+		a.early = append(a.early, e)
+	default:
+		a.ch <- e
+	}
+}
+
+// endEvents says that nothing more comes: if the device is gone, but for that.
+func (a *asyncEvents) endEvents(gone bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last := Event{Type: EventDeviceGone}
+	a.ended = true
+	switch {
+	case a.ch == nil && gone:
+		a.early = append(a.early, last)
+	case a.ch != nil:
+		if gone {
+			a.ch <- last
+		}
+		close(a.ch)
+	}
+}
 
 // DroppedEvents counts the events that nobody had room for.
 func (d *Device) DroppedEvents() uint64 { return d.async.dropped.Load() }
 
 func (a *asyncEvents) run() {
 	defer a.end()
+	if f := a.dev.watch; f != nil {
+		// From here: who opens a device has enough to do.
+		go f()
+	}
 	record := make([]byte, abi.SizeofUverbsAsyncEventDesc)
 	for {
 		var n int
@@ -187,11 +241,7 @@ func (a *asyncEvents) handle(e Event) {
 	case e.Type == EventDeviceFatal:
 		a.dev.lost.Store(true)
 	}
-	if len(a.ch) < eventBacklog {
-		a.ch <- e
-	} else {
-		a.dropped.Add(1)
-	}
+	a.tell(e)
 }
 
 // lost ends the device: the kernel took the file of its events away, or it speaks
@@ -207,7 +257,7 @@ func (a *asyncEvents) lost(err error) {
 func (a *asyncEvents) close() {
 	// A deadline ends a parked read on every kind of file; Close alone would
 	// do so only where the runtime polls.
-	a.file.SetReadDeadline(longAgo)
+	a.file.SetReadDeadline(longAgo())
 	a.file.Close()
 	a.done.Wait()
 }

@@ -24,6 +24,14 @@ type Device struct {
 
 	provider provider // nil: the library has none for the driver
 
+	// netdev is what info may lack: few ask for it, and it would be one of the three
+	// questions that Open has for netlink.
+	netdev struct {
+		dial  func() (netlink, error) // nil: info does not lack it
+		asked sync.Once
+		name  string
+	}
+
 	vectors     int    // completion vectors
 	coreSupport uint64 // what the kernel's core says it supports
 	attr        DeviceAttr
@@ -50,8 +58,28 @@ type Device struct {
 // Name is the device's name, such as "rxe0".
 func (d *Device) Name() string { return d.info.Name }
 
-// Info is what discovery knew of the device when it was opened.
-func (d *Device) Info() DeviceInfo { return d.info }
+// Info is what discovery knew of the device when it was opened; but for Netdev,
+// which the kernel may be asked for when Info is called first.
+func (d *Device) Info() DeviceInfo {
+	info := d.info
+	info.Netdev = d.netdevName()
+	return info
+}
+
+// netdevName is the network device of the first port that has one.
+func (d *Device) netdevName() string {
+	n := &d.netdev
+	if n.dial == nil {
+		return d.info.Netdev
+	}
+	n.asked.Do(func() {
+		if c, err := n.dial(); err == nil {
+			n.name = netdevOf(c, uint32(d.info.Index))
+			c.Close()
+		}
+	})
+	return n.name
+}
 
 // CompletionVectors is how many completion vectors the device has; a CQ's
 // vector is less.

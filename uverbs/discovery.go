@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -94,7 +93,8 @@ func discover(k kernel.Kernel, dial func() (netlink, error)) ([]DeviceInfo, erro
 // listDevices lists the devices of a system. Netlink comes first: it alone knows
 // the driver for sure and sees the devices of the own network namespace only.
 // A kernel, or sandbox, without it leaves /sys. If there is a name, of other
-// devices than that nothing but the name is sure to be there.
+// devices than that nothing but the name is sure to be there, and of that one
+// netlink is not asked for Netdev.
 func listDevices(k kernel.Kernel, dial func() (netlink, error), name string) ([]DeviceInfo, error) {
 	list, err := netlinkDevices(dial, name)
 	if err != nil {
@@ -136,22 +136,17 @@ func netlinkDevices(dial func() (netlink, error), name string) ([]DeviceInfo, er
 	if err != nil {
 		return nil, err
 	}
-	list := make([]DeviceInfo, 0, len(links))
-	for _, l := range links {
-		info := DeviceInfo{
-			Name: l.Name, Index: int(min(l.Index, 1<<31-1)), NodeType: l.NodeType,
-			NodeGUID: GUID(l.NodeGUID), SysImageGUID: GUID(l.SysImageGUID),
-			Firmware: l.Firmware, Protocol: l.Protocol, Ports: int(min(l.Ports, 1<<31-1)),
-		}
+	list := make([]DeviceInfo, len(links))
+	for i := range links {
+		l, info := &links[i], &list[i]
+		info.Name, info.Index, info.NodeType = l.Name, int(min(l.Index, 1<<31-1)), l.NodeType
+		info.NodeGUID, info.SysImageGUID = GUID(l.NodeGUID), GUID(l.SysImageGUID)
+		info.Firmware, info.Protocol, info.Ports = l.Firmware, l.Protocol, int(min(l.Ports, 1<<31-1))
 		if name != "" && name != l.Name {
-			list = append(list, info)
 			continue
 		}
-		// A device without ports to list is still a device.
-		if ports, err := c.Ports(l.Index); err == nil {
-			if i := slices.IndexFunc(ports, func(p nldev.Port) bool { return p.Netdev != "" }); i >= 0 {
-				info.Netdev = ports[i].Netdev
-			}
+		if name == "" {
+			info.Netdev = netdevOf(c, l.Index)
 		}
 		d, err := c.Chardev(l.Index, "uverbs")
 		switch {
@@ -164,9 +159,23 @@ func netlinkDevices(dial func() (netlink, error), name string) ([]DeviceInfo, er
 			info.UverbsName, info.Rdev, info.Driver = d.Name, d.Dev, Driver(d.DriverID)
 			info.ABIVersion = int(min(d.ABI, 1<<31-1))
 		}
-		list = append(list, info)
 	}
 	return list, nil
+}
+
+// netdevOf is the network device of the first port that has one. A device
+// without ports to list is still a device.
+func netdevOf(c netlink, index uint32) string {
+	ports, err := c.Ports(index)
+	if err != nil {
+		return ""
+	}
+	for _, p := range ports {
+		if p.Netdev != "" {
+			return p.Netdev
+		}
+	}
+	return ""
 }
 
 // tryOpen opens the device's file for a moment. Opening makes no verbs context
@@ -216,13 +225,13 @@ func (i *DeviceInfo) explainOpen(err error) error {
 }
 
 // find picks a device by name. The error names those that exist.
-func find(list []DeviceInfo, name string) (DeviceInfo, error) {
-	names := make([]string, 0, len(list))
-	for _, d := range list {
-		if d.Name == name {
-			return d, nil
+func find(list []DeviceInfo, name string) (*DeviceInfo, error) {
+	var names []string
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i], nil
 		}
-		names = append(names, d.Name)
+		names = append(names, list[i].Name)
 	}
-	return DeviceInfo{}, fmt.Errorf("goverbs: %w: %q: there are %s", ErrUnknownDevice, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("goverbs: %w: %q: there are %s", ErrUnknownDevice, name, strings.Join(names, ", "))
 }

@@ -40,12 +40,12 @@ var (
 // longer than all else that the package does then.
 type reason struct {
 	before string
-	err    error
+	err    *error
 	behind string
 }
 
-func (r *reason) Error() string { return r.before + r.err.Error() + r.behind }
-func (r *reason) Unwrap() error { return r.err }
+func (r *reason) Error() string { return r.before + (*r.err).Error() + r.behind }
+func (r *reason) Unwrap() error { return *r.err }
 
 // Error is a call to the kernel that failed. Err wraps the errno, so
 // errors.Is(err, syscall.ENOMEM) works, and one of the package's errors where

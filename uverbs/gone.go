@@ -36,28 +36,26 @@ type loss struct {
 	lost    atomic.Bool   // the goroutine that reads the events lets go of everything
 	leaving bool          // it does, and Close did not begin before; guarded by the device's mu
 	left    chan struct{} // closed when it has
+	watch   func()        // what sees it run by itself, or nil; see kernel.Watch
 	unwatch func()
 }
 
 // longAgo is a deadline that has passed.
-var longAgo = time.Unix(1, 0)
+func longAgo() time.Time { return time.Unix(1, 0) }
 
 // lose says that the device is gone: but for the goroutine of the events, which knows
 // what to do.
 func (d *Device) lose() {
 	if d.opened.Load() { // else the watch will say it again
 		d.lost.Store(true)
-		d.async.file.SetReadDeadline(longAgo)
+		d.async.file.SetReadDeadline(longAgo())
 	}
 }
 
 // end is what the goroutine of the events does when it reads no more.
 func (a *asyncEvents) end() {
 	lost := a.dev.lost.Load()
-	if lost {
-		a.ch <- Event{Type: EventDeviceGone}
-	}
-	close(a.ch)
+	a.endEvents(lost)
 	if lost {
 		a.dev.letGo()
 	}

@@ -41,14 +41,17 @@ func (d *Device) NUMANode() NUMANode {
 // located returns the node, and the folder of sysfs that says so.
 func (d *Device) located() (node NUMANode, dir string) {
 	sys := d.kernel.Sysfs()
-	dirs := []string{"class/infiniband/" + d.info.Name}
-	if d.info.Netdev != "" {
-		dirs = append(dirs, "class/net/"+d.info.Netdev)
+	says := func(device string) bool {
+		dir = device + "/device/"
+		n, err := sysfsValue(sys, dir+"numa_node", parseNUMANode)
+		node = n
+		return err == nil && n != (NUMANode{})
 	}
-	for _, dir := range dirs {
-		if n, err := sysfsValue(sys, dir+"/device/numa_node", parseNUMANode); err == nil && n != (NUMANode{}) {
-			return n, dir + "/device/"
-		}
+	if says("class/infiniband/" + d.info.Name) {
+		return node, dir
+	}
+	if name := d.netdevName(); name != "" && says("class/net/"+name) {
+		return node, dir
 	}
 	return NUMANode{}, ""
 }

@@ -65,7 +65,11 @@ func (s system) open(name string, opts *Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openDevice(s.kernel, info, opts)
+	d, err := openDevice(s.kernel, info, opts)
+	if err == nil && info.Index >= 0 {
+		d.netdev.dial = s.dial
+	}
+	return d, err
 }
 
 func (s system) openAddr(addr netip.Addr, opts *Options) (*Device, error) {
@@ -76,7 +80,8 @@ func (s system) openAddr(addr netip.Addr, opts *Options) (*Device, error) {
 	}
 	var errs []error
 	var seen []string
-	for _, info := range all {
+	for i := range all {
+		info := &all[i]
 		d, err := openDevice(s.kernel, info, opts)
 		if err != nil {
 			errs = append(errs, err)
@@ -103,22 +108,25 @@ func (s system) openAddr(addr netip.Addr, opts *Options) (*Device, error) {
 	return nil, errors.Join(append([]error{err}, errs...)...)
 }
 
-// openDevice opens a device that was listed.
-func openDevice(k kernel.Kernel, info DeviceInfo, opts *Options) (*Device, error) {
-	if opts == nil {
-		opts = new(Options)
-	}
+// openDevice opens a device that was listed. It, and what it calls, hands large structs
+// on by address: with copies in its frames, the stack of a program that begins with Open
+// had to be moved to one of twice the size.
+func openDevice(k kernel.Kernel, info *DeviceInfo, opts *Options) (*Device, error) {
 	if info.Err != nil {
 		return nil, info.Err
 	}
 	d := &Device{
-		info: info, opts: *opts, kernel: k, driver: uint32(info.Driver), trace: newTracer(),
+		kernel: k, driver: uint32(info.Driver), trace: newTracer(),
 		objects: make(map[uint64]closer), closed: make(chan struct{}),
+	}
+	d.info = *info
+	if opts != nil {
+		d.opts = *opts
 	}
 	d.left = make(chan struct{})
 	// The watch begins before the file is opened: see there.
 	var err error
-	if d.unwatch, err = k.Watch(info.UverbsName, d.lose); err != nil {
+	if d.watch, d.unwatch, err = k.Watch(info.UverbsName, d.lose); err != nil {
 		return nil, info.explainOpen(err)
 	}
 	if d.file, err = d.info.open(k); err != nil {
@@ -154,11 +162,9 @@ func (d *Device) begin() error {
 	if err := d.findDriver(); err != nil {
 		return err
 	}
-	attr, err := d.queryDevice()
-	if err != nil {
+	if err := d.queryDevice(); err != nil {
 		return err
 	}
-	d.attr = attr
 	if d.provides() {
 		if err := d.provider.begin(); err != nil {
 			return err

@@ -11,33 +11,27 @@ type opSet uint32
 
 func (s opSet) has(op Opcode) bool { return s&(1<<op) != 0 }
 
-func opsOf(all ...Opcode) (s opSet) {
-	for _, op := range all {
-		s |= 1 << op
-	}
-	return s
-}
-
 // The operations that soft-RoCE carries out on each transport. InfiniBand lets
 // unconnected and unreliable queue pairs invalidate too; soft-RoCE does not.
-var (
-	opsRC = opsOf(cq.OpSend, cq.OpSendImm, cq.OpSendInvalidate, cq.OpWrite, cq.OpWriteImm, cq.OpRead,
-		cq.OpCompareSwap, cq.OpFetchAdd, cq.OpLocalInvalidate, cq.OpBindMW, cq.OpFlush, cq.OpAtomicWrite)
-	opsUC = opsOf(cq.OpSend, cq.OpSendImm, cq.OpWrite, cq.OpWriteImm, cq.OpBindMW)
-	opsUD = opsOf(cq.OpSend, cq.OpSendImm)
+const (
+	opsRC = opsUC | opsSwap | 1<<cq.OpSendInvalidate | 1<<cq.OpRead | 1<<cq.OpLocalInvalidate | 1<<cq.OpFlush | 1<<cq.OpAtomicWrite
+	opsUC = opsUD | 1<<cq.OpWrite | 1<<cq.OpWriteImm | 1<<cq.OpBindMW
+	opsUD = opSet(1<<cq.OpSend | 1<<cq.OpSendImm)
+
+	opsSwap = opSet(1<<cq.OpCompareSwap | 1<<cq.OpFetchAdd)
 )
 
 // operations are those that the device can carry out on any transport.
 func (a *DeviceAttr) operations() opSet {
 	s := ^opSet(0)
 	if a.Atomic == AtomicNone {
-		s &^= opsOf(cq.OpCompareSwap, cq.OpFetchAdd)
+		s &^= opsSwap
 	}
 	if a.Caps&CapAtomicWrite == 0 {
-		s &^= opsOf(cq.OpAtomicWrite)
+		s &^= 1 << cq.OpAtomicWrite
 	}
 	if a.Caps&(CapFlushGlobal|CapFlushPersistent) == 0 {
-		s &^= opsOf(cq.OpFlush)
+		s &^= 1 << cq.OpFlush
 	}
 	return s
 }

@@ -263,8 +263,15 @@ func (qp *QP) epoch() uint32 { return qp.resets.Load() &^ 1 }
 // sameEpoch says whether no reset has begun or ended since requests were staged.
 func (qp *QP) sameEpoch(epoch uint32) bool { return qp.resets.Load() == epoch }
 
+// beginAnew has a ring begin anew after a reset, where the device does not do that.
+func beginAnew(ring any) {
+	if r, ok := ring.(interface{ Reset() }); ok {
+		r.Reset()
+	}
+}
+
 // errReset is why requests are void that were staged before a reset.
-var errReset error = &reason{err: ErrState, behind: ": it was reset since the requests were staged: stage them again when it is connected"}
+var errReset error = &reason{err: &ErrState, behind: ": it was reset since the requests were staged: stage them again when it is connected"}
 
 // change is Modify but for what a reset takes.
 func (qp *QP) change(to QPState, attrs ...QPAttr) error {
@@ -288,8 +295,10 @@ func (qp *QP) change(to QPState, attrs ...QPAttr) error {
 		qp.failures.Begin(qp.sq.requests, qp.rq.requests)
 		qp.event.Store(0)
 	}
-	err := qp.dev.call(fmt.Sprintf("modify QP %d from %v to %v", qp.qpn, from, to), newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_MODIFY_QP, m.Bytes(), nil))
-	if err != nil {
+	r := newCommand(qp.dev.driver, abi.IB_USER_VERBS_CMD_MODIFY_QP, m.Bytes(), nil)
+	if err := qp.dev.do(r); err != nil {
+		// What was done is put into words only here: it takes longer than to do it.
+		err = qp.dev.failed(fmt.Sprintf("modify QP %d from %v to %v", qp.qpn, from, to), r, err)
 		return explainModify(err, m, qp.typ, from, to)
 	}
 	qp.state.Store(uint32(to))

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -146,9 +147,9 @@ type DeviceAttr struct {
 // Attr is what the device can do. It was asked when the device was opened.
 func (d *Device) Attr() DeviceAttr { return d.attr }
 
-// queryDevice asks the device what it can do: by the extended query, or by the
-// old one where the driver lacks the other.
-func (d *Device) queryDevice() (DeviceAttr, error) {
+// queryDevice asks the device what it can do, and remembers it: by the extended query,
+// or by the old one where the driver lacks the other.
+func (d *Device) queryDevice() error {
 	const op = "query device"
 	resp := new(abi.UverbsExQueryDeviceResp)
 	err := d.command(op, extended(abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE), new(abi.UverbsExQueryDevice), resp)
@@ -158,25 +159,25 @@ func (d *Device) queryDevice() (DeviceAttr, error) {
 		resp.ResponseLength = abi.SizeofUverbsQueryDeviceResp
 	}
 	if err != nil {
-		return DeviceAttr{}, err
+		return err
 	}
 	if resp.ResponseLength < abi.SizeofUverbsQueryDeviceResp {
-		return DeviceAttr{}, d.malformed(op, "an answer of %d bytes", resp.ResponseLength)
+		return d.malformed(op, "an answer of %d bytes", resp.ResponseLength)
 	}
 	// What the kernel did not fill means nothing.
 	if n := resp.ResponseLength; n < abi.SizeofUverbsExQueryDeviceResp {
 		clear(resp.Bytes()[n:])
 	}
-	attr := deviceAttr(resp)
-	attr.Firmware = firmwareVersion(Driver(d.driver), resp.Base.FWVer)
-	if d.info.Firmware != "" {
-		attr.Firmware = d.info.Firmware
+	d.attr = deviceAttr(resp)
+	attr := &d.attr
+	if attr.Firmware = d.info.Firmware; attr.Firmware == "" {
+		attr.Firmware = firmwareVersion(Driver(d.driver), resp.Base.FWVer)
 	}
 	if attr.Ports == math.MaxUint8 {
 		// The answer has one byte for it.
 		attr.Ports = max(attr.Ports, d.info.Ports)
 	}
-	return attr, nil
+	return nil
 }
 
 func deviceAttr(resp *abi.UverbsExQueryDeviceResp) DeviceAttr {
@@ -226,11 +227,14 @@ func limit(n uint32) int {
 	return int(n)
 }
 
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
 // firmwareVersion prints the number as the device's provider in rdma-core does.
 func firmwareVersion(driver Driver, v uint64) string {
 	switch driver {
 	case DriverMlx4, DriverMlx5, DriverRXE:
-		return fmt.Sprintf("%d.%d.%d", v>>32, uint16(v>>16), uint16(v))
+		// Open asks for it: fmt would be more work than the rest of the answer.
+		return decimal(v>>32) + "." + decimal(v>>16&0xffff) + "." + decimal(v&0xffff)
 	}
 	return fmt.Sprintf("%#x", v)
 }

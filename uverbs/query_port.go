@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/goverbs/goverbs/abi"
 )
@@ -189,13 +190,21 @@ func virtualLanes(code uint8) int {
 
 // lanes translates enum ib_port_width.
 func lanes(code uint8) int {
-	return map[uint8]int{1: 1, 2: 4, 4: 8, 8: 12, 16: 2}[code]
+	return bitValue(uint32(code), []int{1, 4, 8, 12, 2})
 }
 
 // laneGbps translates enum ib_port_speed into the speeds that /sys reports.
 func laneGbps(code uint32) float64 {
-	return map[uint32]float64{
-		1: 2.5, 2: 5, 4: 10, 8: 10, // SDR, DDR, QDR, FDR10
-		16: 14, 32: 25, 64: 50, 128: 100, 256: 200, // FDR, EDR, HDR, NDR, XDR
-	}[code]
+	return bitValue(code, []float64{
+		2.5, 5, 10, 10, // SDR, DDR, QDR, FDR10
+		14, 25, 50, 100, 200, // FDR, EDR, HDR, NDR, XDR
+	})
+}
+
+// bitValue is what the one bit of a code stands for, or 0.
+func bitValue[T int | float64](code uint32, values []T) T {
+	if i := bits.TrailingZeros32(code); i < len(values) && code == 1<<i {
+		return values[i]
+	}
+	return 0
 }

@@ -58,7 +58,8 @@ func TestAttrOfAnOlderKernel(t *testing.T) {
 			change(&resp)
 			return resp.Bytes()
 		})
-		return d.queryDevice()
+		err := d.queryDevice()
+		return d.attr, err
 	}
 	nothing := func(*abi.UverbsExQueryDeviceResp) {}
 	if a, err := query(224, nothing); err != nil || a.CoreClock != 1 || a.MaxDeviceMemory != 0 || a.Caps == 0 {
@@ -210,7 +211,7 @@ func TestGIDText(t *testing.T) {
 func TestQueriesThatFail(t *testing.T) {
 	k, d := openFake(t, fakekernel.Device{})
 	for what, query := range map[string]func() error{
-		"query device":    func() error { _, err := d.queryDevice(); return err },
+		"query device":    d.queryDevice,
 		"query port":      func() error { _, err := d.PortAttr(1); return err },
 		"query GID table": func() error { _, err := d.GIDTable(); return err },
 		"query GID":       func() error { _, err := d.GID(1, 0); return err },
@@ -224,5 +225,21 @@ func TestQueriesThatFail(t *testing.T) {
 	d.Close()
 	if _, err := d.PortAttr(1); !isClosed(err) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A code of several bits, of none, or of one that nobody knows stands for nothing.
+func TestPortCodes(t *testing.T) {
+	for code, want := range map[uint32]float64{
+		0: 0, 1: 2.5, 2: 5, 4: 10, 8: 10, 16: 14, 32: 25, 64: 50, 128: 100, 256: 200, 512: 0, 3: 0, 384: 0, 1 << 31: 0, 1<<32 - 1: 0,
+	} {
+		if got := laneGbps(code); got != want {
+			t.Errorf("speed %#x: %v Gb/s a lane, want %v", code, got, want)
+		}
+	}
+	for code, want := range map[uint8]int{0: 0, 1: 1, 2: 4, 4: 8, 8: 12, 16: 2, 32: 0, 3: 0, 128: 0, 255: 0} {
+		if got := lanes(code); got != want {
+			t.Errorf("width %#x: %d lanes, want %d", code, got, want)
+		}
 	}
 }

@@ -21,7 +21,6 @@ type RecvQueue struct {
 	err      error
 	flushing uint32 // 1 inside Flush; see QP.flushes
 	epoch    uint32 // of qp, when the first of the staged requests was
-	restart  func() // as of SendQueue
 
 	sges   []cq.SGE // of the request under construction
 	length uint64   // of all of them, bytes
@@ -40,9 +39,6 @@ type recvTable interface {
 func (q *RecvQueue) init(qp *QP, ring cq.RecvRing, requests *cq.Requests) {
 	q.qp, q.ring, q.requests, q.table = qp, ring, requests, requests
 	q.index = qp.index.n
-	if r, ok := ring.(interface{ Reset() }); ok {
-		q.restart = r.Reset
-	}
 	q.sges = make([]cq.SGE, 0, qp.limits.RecvSGE)
 }
 
@@ -113,9 +109,8 @@ func (q *RecvQueue) stage(id uint64) {
 	}
 	if q.qp != nil && q.table.Staged() == 0 {
 		if e := q.qp.epoch(); e != q.epoch {
-			if q.epoch = e; q.restart != nil {
-				q.restart()
-			}
+			q.epoch = e
+			beginAnew(q.ring)
 		}
 	}
 	seq, _ := q.table.Stage(id, cq.OpRecv, uint32(min(q.length, maxMessage)), false)

@@ -319,7 +319,7 @@ func TestUnplugSharedReceives(t *testing.T) {
 // The watch of the machine ends with its goroutine and its descriptors; without such a
 // device there is nothing to watch.
 func TestWatchNothing(t *testing.T) {
-	stop, err := kernel.Host().Watch("no such device", func() { t.Error("it is said to be gone") })
+	_, stop, err := kernel.Host().Watch("no such device", func() { t.Error("it is said to be gone") })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func (mr *MR) windowsBound() int {
 }
 
 // errChanging is why a span cannot be used during a re-registration.
-var errChanging error = &reason{before: "span of a memory region that is being re-registered: ", err: ErrBusy}
+var errChanging error = &reason{before: "span of a memory region that is being re-registered: ", err: &ErrBusy}
 
 // change has the kernel change the region, and learns its keys.
 func (mr *MR) change(flags uint32, old, next *region) error {

@@ -31,7 +31,6 @@ type SendQueue struct {
 	err      error
 	flushing uint32 // 1 while the ring is written to; see QP.flushes
 	epoch    uint32 // of qp, when the first of the staged requests was
-	restart  func() // begins anew after a reset; nil: the device does that
 
 	ends   sync.Mutex  // the end of the queue, and who may write there; see tail
 	voided atomic.Bool // what was staged was taken back there, and no Flush has said so
@@ -52,9 +51,6 @@ type SendQueue struct {
 func (q *SendQueue) init(qp *QP, ring cq.SendRing, requests *cq.Requests) {
 	q.qp, q.ring, q.requests = qp, ring, requests
 	q.sges = make([]cq.SGE, 0, qp.limits.SendSGE)
-	if r, ok := ring.(interface{ Reset() }); ok {
-		q.restart = r.Reset
-	}
 	q.wrid = cq.MakeWRID(qp.index.n, cq.SendSide, 0)
 	q.ops = qp.dev.provider.operations(qp.typ) & qp.dev.attr.operations()
 	if qp.typ != UD {
@@ -214,9 +210,8 @@ func (q *SendQueue) stage(id uint64) bool {
 	}
 	if q.requests.Staged() == 0 {
 		if e := q.qp.epoch(); e != q.epoch {
-			if q.epoch = e; q.restart != nil {
-				q.restart()
-			}
+			q.epoch = e
+			beginAnew(q.ring)
 			if q.voided.Load() {
 				q.fail(errReset)
 			}

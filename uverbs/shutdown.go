@@ -10,7 +10,7 @@ import (
 )
 
 // errEnding is why a queue pair that is being shut down takes nothing more.
-var errEnding error = &reason{err: ErrState, behind: ": it was shut down, or Recover has not got it going: Close it, or Restart or Recover it to use it again"}
+var errEnding error = &reason{err: &ErrState, behind: ": it was shut down, or Recover has not got it going: Close it, or Restart or Recover it to use it again"}
 
 // whyEnding is why nothing may be posted any more. Close sets closing before
 // ending, so that who sees ending sees the right reason.

@@ -48,6 +48,18 @@ func (s Source) String() string {
 
 // resolve finds the GID entry of a source.
 func (d *Device) resolve(s Source) (GIDEntry, error) {
+	if s.how == sourceGID {
+		// One entry is faster asked for than all of a table of a thousand places.
+		// Where it is not there, the table says what is.
+		if e, err := d.GID(s.port, s.index); err == nil {
+			return e, nil
+		}
+	}
+	return d.choose(s)
+}
+
+// choose is resolve by the table of all ports.
+func (d *Device) choose(s Source) (GIDEntry, error) {
 	table, err := d.GIDTable()
 	if err != nil {
 		return GIDEntry{}, err

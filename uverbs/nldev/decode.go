@@ -113,7 +113,10 @@ func each(b []byte, f func(v value)) error {
 	}
 	var bad error
 	for d.Next() {
-		f(value{typ: d.Type(), b: d.Bytes(), err: &bad})
+		d.Do(func(b []byte) error {
+			f(value{typ: d.Type(), b: b, err: &bad})
+			return nil
+		})
 		if bad != nil {
 			return bad
 		}

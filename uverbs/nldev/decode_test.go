@@ -162,3 +162,8 @@ func packLink(l Link) []byte {
 		u8(abi.RDMA_NLDEV_ATTR_DEV_DIM, dim),
 	)
 }
+
+func parseLink(b []byte) (l Link, err error) {
+	err = l.parse(b)
+	return l, err
+}

@@ -47,19 +47,16 @@ func (c *Conn) Links() ([]Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("nldev: list the devices: %w", err)
 	}
-	links := make([]Link, 0, len(answers))
-	for _, b := range answers {
-		l, err := parseLink(b)
-		if err != nil {
+	links := make([]Link, len(answers))
+	for i, b := range answers {
+		if err := links[i].parse(b); err != nil {
 			return nil, fmt.Errorf("nldev: list the devices: %w", err)
 		}
-		links = append(links, l)
 	}
 	return links, nil
 }
 
-func parseLink(b []byte) (Link, error) {
-	var l Link
+func (l *Link) parse(b []byte) error {
 	var haveIndex bool
 	err := each(b, func(v value) {
 		switch v.typ {
@@ -85,13 +82,10 @@ func parseLink(b []byte) (Link, error) {
 			l.AdaptiveModeration = v.uint8() != 0
 		}
 	})
-	switch {
-	case err != nil:
-		return Link{}, err
-	case !haveIndex || l.Name == "":
-		return Link{}, malformed("a device without index or name")
+	if err == nil && (!haveIndex || l.Name == "") {
+		err = malformed("a device without index or name")
 	}
-	return l, nil
+	return err
 }
 
 // NewLink makes a soft RDMA device: kind is "rxe" or "siw", netdev the network

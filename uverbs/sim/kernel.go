@@ -61,7 +61,7 @@ func (s *system) Open(path string, rdev uint64) (kernel.File, error) {
 }
 
 // Watch implements [kernel.Kernel]: a device of the model that fails says so itself.
-func (*system) Watch(string, func()) (func(), error) { return func() {}, nil }
+func (*system) Watch(string, func()) (run, stop func(), err error) { return nil, func() {}, nil }
 
 // Sysfs implements [kernel.Kernel].
 func (s *system) Sysfs() fs.FS { return s.sysfs }

@@ -1,20 +1,26 @@
 package fakekernel
 
-import "syscall"
+import (
+	"sync"
+	"syscall"
+)
 
 // watch is a call of Watch that was not stopped.
 type watch struct {
 	name string // of the verbs file
 	dev  *device
 	gone func()
+
+	running bool // run was called
+	told    bool // Tell was, before
 }
 
-// Watch implements [kernel.Kernel]. Only [Kernel.Tell] calls gone.
-func (k *Kernel) Watch(name string, gone func()) (stop func(), err error) {
+// Watch implements [kernel.Kernel]. Nobody sees anything but of what [Kernel.Tell] tells.
+func (k *Kernel) Watch(name string, gone func()) (run, stop func(), err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.faults.check(Call{Op: Watch}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w := &watch{name: name, gone: gone}
 	for _, d := range k.devices {
@@ -23,11 +29,23 @@ func (k *Kernel) Watch(name string, gone func()) (stop func(), err error) {
 		}
 	}
 	k.watches[w] = true
-	return func() {
+	stopped := make(chan struct{})
+	run = func() {
+		k.mu.Lock()
+		w.running = true
+		told := w.told
+		k.mu.Unlock()
+		if told {
+			gone()
+		}
+		<-stopped
+	}
+	return run, sync.OnceFunc(func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		delete(k.watches, w)
-	}, nil
+		close(stopped)
+	}), nil
 }
 
 // Tell tells who watches a device that is being removed, as uevents do, or a look
@@ -37,7 +55,9 @@ func (k *Kernel) Tell(name string) {
 	var tell []func()
 	for w := range k.watches {
 		if w.dev != nil && w.dev.Name == name && w.dev.leaving() {
-			tell = append(tell, w.gone)
+			if w.told = true; w.running {
+				tell = append(tell, w.gone)
+			}
 		}
 	}
 	k.mu.Unlock()

@@ -40,9 +40,14 @@ func newEvents(fd int) (*events, error) {
 		return nil, err
 	}
 	unix.CloseOnExec(fd)
+	return takeEvents(fd), nil
+}
+
+// takeEvents is newEvents of a descriptor that is known to be all that it has to be.
+func takeEvents(fd int) *events {
 	e := &events{fd: fd}
 	e.forgotten = e.anchor.OnCollect(func() { closeFD(fd) })
-	return e, nil
+	return e
 }
 
 // pollable fails when epoll refuses fd: it would block a thread in every wait,

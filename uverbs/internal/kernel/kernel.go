@@ -53,9 +53,13 @@ type Kernel interface {
 	// gone must not block, nor call stop. After stop, which may be called again,
 	// gone is not called any more.
 	//
-	// What was opened after Watch began, and before it calls gone, is of that
+	// run, if not nil, is what watches. It is called once, in a goroutine of
+	// its own, and returns after stop, which waits for that. What happens
+	// before it is called is not lost.
+	//
+	// What was opened after Watch returned, and before it calls gone, is of that
 	// device.
-	Watch(name string, gone func()) (stop func(), err error)
+	Watch(name string, gone func()) (run, stop func(), err error)
 }
 
 // AllocOptions are the choices of [Kernel.Alloc]. The zero value is ordinary

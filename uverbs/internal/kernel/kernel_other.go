@@ -45,7 +45,7 @@ func (other) Alloc(n int, opts AllocOptions) (*Mapping, error) {
 }
 
 // Watch implements [Kernel]: there is no device.
-func (other) Watch(string, func()) (func(), error) { return func() {}, nil }
+func (other) Watch(string, func()) (run, stop func(), err error) { return nil, func() {}, nil }
 
 // Nodes implements [Kernel].
 func (other) Nodes(*Mapping) (map[int]int, error) { return nil, ErrNotLinux }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,15 +30,21 @@ var NoUevents atomic.Bool
 // The events are those of kobjects. RDMA netlink has some of its own since Linux 6.12,
 // but its RDMA_UNREGISTER_EVENT comes after that wait (__ib_unregister_device in
 // drivers/infiniband/core/device.c).
-func (linux) Watch(name string, gone func()) (stop func(), err error) {
-	return watchAttr("/sys/class/infiniband_verbs/"+name+"/dev", gone)
+//
+// What is opened here is what sees; to look at it can begin any time later.
+func (linux) Watch(name string, gone func()) (run, stop func(), err error) {
+	w, err := watchAttr("/sys/class/infiniband_verbs/"+name+"/dev", gone)
+	if w == nil {
+		return nil, func() {}, err
+	}
+	return w.run, w.stop, err
 }
 
-// watchAttr is Watch for a file of any path.
-func watchAttr(path string, gone func()) (stop func(), err error) {
+// watchAttr is Watch for a file of any path. Where it may not be seen there is no watch.
+func watchAttr(path string, gone func()) (*watch, error) {
 	attr, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT || err == unix.EACCES {
-		return func() {}, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
@@ -47,49 +54,74 @@ func watchAttr(path string, gone func()) (stop func(), err error) {
 		unix.Close(attr)
 		return nil, err
 	}
-	ended := make(chan struct{})
-	go watch(attr, e, gone, ended)
-	return func() {
-		e.Close()
-		<-ended
-	}, nil
+	return &watch{attr: attr, e: e, gone: gone, ended: make(chan struct{})}, nil
 }
 
 // uevents is a socket that the kernel tells on when devices come and go; or, where
 // there is none, a descriptor that never says anything.
 func uevents() (*events, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.NETLINK_KOBJECT_UEVENT)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1})
 	}
 	if err != nil || NoUevents.Load() {
 		unix.Close(fd)
-		if fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		if fd, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 			return nil, err
 		}
 	}
-	e, err := newEvents(fd)
-	if err != nil {
-		unix.Close(fd)
-	}
-	return e, err
+	return takeEvents(fd), nil
 }
 
-// watch looks at attr after every removal of anything, and from time to time.
-func watch(attr int, e *events, gone func(), ended chan struct{}) {
+// watch is a watch that was begun.
+type watch struct {
+	attr  int
+	e     *events
+	gone  func()
+	ended chan struct{} // closed when run returns
+
+	mu      sync.Mutex
+	running bool
+	stopped bool
+}
+
+// run looks at attr after every removal of anything, and from time to time.
+func (w *watch) run() {
+	w.mu.Lock()
+	if w.stopped {
+		w.mu.Unlock()
+		return
+	}
+	w.running = true
+	w.mu.Unlock()
 	b := make([]byte, 16)
 	for err := error(nil); err != os.ErrClosed; {
-		if _, look := unix.Read(attr, b); look == syscall.ENODEV {
-			gone()
+		if _, look := unix.Read(w.attr, b); look == syscall.ENODEV {
+			w.gone()
 		}
-		e.SetReadDeadline(time.Now().Add(lookEvery))
+		w.e.SetReadDeadline(time.Now().Add(lookEvery))
 		// An event begins with "remove@" and a path; of that which does not fit the
 		// kernel drops the rest. Other events do not move the deadline. An error
 		// may be that some were lost.
 		for b[0], err = 0, nil; err == nil && b[0] != 'r'; {
-			_, err = e.ReadWait(b)
+			_, err = w.e.ReadWait(b)
 		}
 	}
-	unix.Close(attr)
-	close(ended)
+	unix.Close(w.attr)
+	close(w.ended)
+}
+
+// stop ends the watch, whether it is run or not.
+func (w *watch) stop() {
+	w.mu.Lock()
+	first, running := !w.stopped, w.running
+	w.stopped = true
+	w.mu.Unlock()
+	w.e.Close()
+	switch {
+	case running:
+		<-w.ended
+	case first:
+		unix.Close(w.attr)
+	}
 }
