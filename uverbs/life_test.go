@@ -182,14 +182,15 @@ func settles(t *testing.T, most int, what string) {
 	}
 }
 
-// An open device has one goroutine, and a closed one has none left.
+// An open device has two goroutines, for its events and to see it go, and a closed one has
+// none left.
 func TestGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
 	r := &rig{k: fakekernel.New(fakekernel.Device{})}
 	if err := r.open(false); err != nil {
 		t.Fatal(err)
 	}
-	settles(t, before+1, "open")
+	settles(t, before+2, "open")
 	r.close(t)
 	settles(t, before, "closed")
 	if _, ok := <-r.dev.Events(); ok {
