@@ -6,7 +6,7 @@ import "fmt"
 // first control word of a WQE (MLX5_OPCODE_* of linux/mlx5/qp.h).
 type SendOpcode uint8
 
-var sendOpcodes = map[SendOpcode]string{
+var sendOpcodes = [256]string{
 	0x00: "NOP",
 	0x01: "SEND_INVAL",
 	0x08: "RDMA_WRITE",

@@ -23,7 +23,7 @@ const (
 // The memory-translation codes are built: a step in the upper five bits, a
 // reason in the lower three.
 var (
-	translationSteps = map[VendorSyndrome]string{
+	translationSteps = [256]string{
 		0x10: "fetching the work request",
 		0x18: "the memory of an atomic operation",
 		0x20: "writing the data that an RDMA read brought",

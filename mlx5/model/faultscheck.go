@@ -39,14 +39,6 @@ func actionPoints(a Action) []Point {
 	return nil
 }
 
-// asyncTypes are the types of asynchronous events that the device raises, by name of
-// enum ib_event_type.
-var asyncTypes = map[uint32]string{
-	eventCQErr: "CQ_ERR", eventQPFatal: "QP_FATAL", eventQPReqErr: "QP_REQ_ERR", eventQPAccessErr: "QP_ACCESS_ERR", eventCommEst: "COMM_EST",
-	eventSQDrained: "SQ_DRAINED", eventDeviceFatal: "DEVICE_FATAL", eventPortActive: "PORT_ACTIVE", eventPortErr: "PORT_ERR", eventSRQErr: "SRQ_ERR",
-	eventSRQLimit: "SRQ_LIMIT_REACHED", eventLastWQE: "QP_LAST_WQE_REACHED", eventGIDChange: "GID_CHANGE",
-}
-
 // check refuses what is wrong with a fault whatever devices there are.
 func (f *Fault) check() error {
 	at := pointName(f.At)
@@ -92,12 +84,14 @@ func (f *Fault) checkNarrow(at string) error {
 	case AtIoctl, AtTime:
 		return fmt.Errorf("number %d at %q: numbers of queues and types of events narrow down other faults", f.Number, at)
 	case AtAsync:
-		if asyncTypes[f.Number-1] == "" {
+		if t := f.Number - 1; t >= uint32(len(asyncNames)) || asyncNames[t] == "" {
 			var known []string
-			for _, t := range slices.Sorted(maps.Keys(asyncTypes)) {
-				known = append(known, fmt.Sprintf("%d %s", t, asyncTypes[t]))
+			for i, name := range asyncNames {
+				if name != "" {
+					known = append(known, fmt.Sprintf("%d %s", i, name))
+				}
 			}
-			return fmt.Errorf("the device raises no event of type %d: it knows %s", f.Number-1, strings.Join(known, ", "))
+			return fmt.Errorf("the device raises no event of type %d: it knows %s", t, strings.Join(known, ", "))
 		}
 	default:
 		if f.Number > indexMask {

@@ -1,6 +1,8 @@
 package model
 
 import (
+	"sync"
+
 	"github.com/goverbs/goverbs/abi"
 	"github.com/goverbs/goverbs/abi/request"
 )
@@ -52,47 +54,49 @@ type transition struct{ required, optional uint32 }
 
 // transitions is the core's table, by type and by the two states. To RESET and ERR a
 // queue pair goes from everywhere.
-var transitions = map[uint8]map[[2]qpState]transition{
-	typeRC: {
-		{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskAccess, 0},
-		{stateInit, stateInit}:  {0, maskPKeyIndex | maskPort | maskAccess},
-		{stateInit, stateRTR}: {
-			maskAV | maskPathMTU | maskDestQPN | maskRQPSN | maskMaxDestRead | maskMinRNR,
-			maskAltPath | maskAccess | maskPKeyIndex,
+var transitions = sync.OnceValue(func() map[uint8]map[[2]qpState]transition {
+	return map[uint8]map[[2]qpState]transition{
+		typeRC: {
+			{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskAccess, 0},
+			{stateInit, stateInit}:  {0, maskPKeyIndex | maskPort | maskAccess},
+			{stateInit, stateRTR}: {
+				maskAV | maskPathMTU | maskDestQPN | maskRQPSN | maskMaxDestRead | maskMinRNR,
+				maskAltPath | maskAccess | maskPKeyIndex,
+			},
+			{stateRTR, stateRTS}: {
+				maskTimeout | maskRetry | maskRNRRetry | maskSQPSN | maskMaxRead,
+				maskCurState | maskAltPath | maskAccess | maskMinRNR | maskPathMig,
+			},
+			{stateRTS, stateRTS}: {0, maskCurState | maskAccess | maskAltPath | maskPathMig | maskMinRNR},
+			{stateRTS, stateSQD}: {0, maskSQDAsync},
+			{stateSQD, stateRTS}: {0, maskCurState | maskAltPath | maskAccess | maskMinRNR | maskPathMig},
+			{stateSQD, stateSQD}: {0, maskPort | maskAV | maskTimeout | maskRetry | maskRNRRetry | maskMaxRead | maskMaxDestRead |
+				maskAltPath | maskAccess | maskPKeyIndex | maskMinRNR | maskPathMig},
 		},
-		{stateRTR, stateRTS}: {
-			maskTimeout | maskRetry | maskRNRRetry | maskSQPSN | maskMaxRead,
-			maskCurState | maskAltPath | maskAccess | maskMinRNR | maskPathMig,
+		typeUC: {
+			{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskAccess, 0},
+			{stateInit, stateInit}:  {0, maskPKeyIndex | maskPort | maskAccess},
+			{stateInit, stateRTR}:   {maskAV | maskPathMTU | maskDestQPN | maskRQPSN, maskAltPath | maskAccess | maskPKeyIndex},
+			{stateRTR, stateRTS}:    {maskSQPSN, maskCurState | maskAltPath | maskAccess | maskPathMig},
+			{stateRTS, stateRTS}:    {0, maskCurState | maskAccess | maskAltPath | maskPathMig},
+			{stateRTS, stateSQD}:    {0, maskSQDAsync},
+			{stateSQD, stateRTS}:    {0, maskCurState | maskAltPath | maskAccess | maskPathMig},
+			{stateSQD, stateSQD}:    {0, maskAV | maskAltPath | maskAccess | maskPKeyIndex | maskPathMig},
+			{stateSQE, stateRTS}:    {0, maskCurState | maskAccess},
 		},
-		{stateRTS, stateRTS}: {0, maskCurState | maskAccess | maskAltPath | maskPathMig | maskMinRNR},
-		{stateRTS, stateSQD}: {0, maskSQDAsync},
-		{stateSQD, stateRTS}: {0, maskCurState | maskAltPath | maskAccess | maskMinRNR | maskPathMig},
-		{stateSQD, stateSQD}: {0, maskPort | maskAV | maskTimeout | maskRetry | maskRNRRetry | maskMaxRead | maskMaxDestRead |
-			maskAltPath | maskAccess | maskPKeyIndex | maskMinRNR | maskPathMig},
-	},
-	typeUC: {
-		{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskAccess, 0},
-		{stateInit, stateInit}:  {0, maskPKeyIndex | maskPort | maskAccess},
-		{stateInit, stateRTR}:   {maskAV | maskPathMTU | maskDestQPN | maskRQPSN, maskAltPath | maskAccess | maskPKeyIndex},
-		{stateRTR, stateRTS}:    {maskSQPSN, maskCurState | maskAltPath | maskAccess | maskPathMig},
-		{stateRTS, stateRTS}:    {0, maskCurState | maskAccess | maskAltPath | maskPathMig},
-		{stateRTS, stateSQD}:    {0, maskSQDAsync},
-		{stateSQD, stateRTS}:    {0, maskCurState | maskAltPath | maskAccess | maskPathMig},
-		{stateSQD, stateSQD}:    {0, maskAV | maskAltPath | maskAccess | maskPKeyIndex | maskPathMig},
-		{stateSQE, stateRTS}:    {0, maskCurState | maskAccess},
-	},
-	typeUD: {
-		{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskQKey, 0},
-		{stateInit, stateInit}:  {0, maskPKeyIndex | maskPort | maskQKey},
-		{stateInit, stateRTR}:   {0, maskPKeyIndex | maskQKey},
-		{stateRTR, stateRTS}:    {maskSQPSN, maskCurState | maskQKey},
-		{stateRTS, stateRTS}:    {0, maskCurState | maskQKey},
-		{stateRTS, stateSQD}:    {0, maskSQDAsync},
-		{stateSQD, stateRTS}:    {0, maskCurState | maskQKey},
-		{stateSQD, stateSQD}:    {0, maskPKeyIndex | maskQKey},
-		{stateSQE, stateRTS}:    {0, maskCurState | maskQKey},
-	},
-}
+		typeUD: {
+			{stateReset, stateInit}: {maskPKeyIndex | maskPort | maskQKey, 0},
+			{stateInit, stateInit}:  {0, maskPKeyIndex | maskPort | maskQKey},
+			{stateInit, stateRTR}:   {0, maskPKeyIndex | maskQKey},
+			{stateRTR, stateRTS}:    {maskSQPSN, maskCurState | maskQKey},
+			{stateRTS, stateRTS}:    {0, maskCurState | maskQKey},
+			{stateRTS, stateSQD}:    {0, maskSQDAsync},
+			{stateSQD, stateRTS}:    {0, maskCurState | maskQKey},
+			{stateSQD, stateSQD}:    {0, maskPKeyIndex | maskQKey},
+			{stateSQE, stateRTS}:    {0, maskCurState | maskQKey},
+		},
+	}
+})
 
 func (c *call) modifyQP(cmd *abi.Command, in []byte) error {
 	var m abi.UverbsModifyQP
@@ -165,7 +169,7 @@ func (q *qp) checkModify(m *abi.UverbsModifyQP, to qpState) error {
 		}
 		return nil
 	}
-	t, ok := transitions[q.typ][[2]qpState{q.state, to}]
+	t, ok := transitions()[q.typ][[2]qpState{q.state, to}]
 	switch {
 	case !ok:
 		return refuse(request.EINVAL, "no way from the one state to the other")

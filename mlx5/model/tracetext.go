@@ -5,36 +5,38 @@ import (
 	"strings"
 )
 
-var opcodeNames = map[uint8]string{
+var opcodeNames = []string{
 	wqeNop: "NOP", wqeSendInv: "SEND_INVAL", wqeWrite: "RDMA_WRITE", wqeWriteImm: "RDMA_WRITE_IMM", wqeSend: "SEND",
 	wqeSendImm: "SEND_IMM", wqeRead: "RDMA_READ", wqeCompSwap: "ATOMIC_CS", wqeFetchAdd: "ATOMIC_FA", wqeUMR: "UMR",
 }
 
-var syndromeNames = map[uint8]string{
+var syndromeNames = []string{
 	syndLocalLength: "LOCAL_LENGTH_ERR", syndLocalQPOp: "LOCAL_QP_OP_ERR", syndLocalProt: "LOCAL_PROT_ERR", syndFlushed: "WR_FLUSH_ERR",
 	syndMWBind: "MW_BIND_ERR", syndLocalAccess: "LOCAL_ACCESS_ERR", syndInvalidReq: "REMOTE_INVAL_REQ_ERR", syndRemoteAccess: "REMOTE_ACCESS_ERR",
 	syndRemoteOp: "REMOTE_OP_ERR", syndRetry: "TRANSPORT_RETRY_EXC_ERR", syndRNRRetry: "RNR_RETRY_EXC_ERR",
 }
 
-var asyncNames = map[uint32]string{
+// asyncNames are the names of the types of asynchronous events that the device raises, of
+// enum ib_event_type.
+var asyncNames = []string{
 	eventCQErr: "CQ_ERR", eventQPFatal: "QP_FATAL", eventQPReqErr: "QP_REQ_ERR", eventQPAccessErr: "QP_ACCESS_ERR", eventCommEst: "COMM_EST",
 	eventSQDrained: "SQ_DRAINED", eventDeviceFatal: "DEVICE_FATAL", eventPortActive: "PORT_ACTIVE", eventPortErr: "PORT_ERR",
 	eventSRQErr: "SRQ_ERR", eventSRQLimit: "SRQ_LIMIT_REACHED", eventLastWQE: "QP_LAST_WQE_REACHED", eventGIDChange: "GID_CHANGE",
 }
 
-var stateNames = map[uint8]string{
+var stateNames = []string{
 	uint8(stateReset): "RESET", uint8(stateInit): "INIT", uint8(stateRTR): "RTR", uint8(stateRTS): "RTS",
 	uint8(stateSQD): "SQD", uint8(stateSQE): "SQE", uint8(stateErr): "ERR",
 }
 
-var outcomeNames = map[Outcome]string{
+var outcomeNames = []string{
 	OutcomeCarried: "carried out", OutcomeFailed: "failed", OutcomeLost: "lost", OutcomeNotReady: "receiver not ready", OutcomeHeldUp: "held up", OutcomeFlushed: "flushed",
 }
 
 // nameOf is the name of a number, or what it is and the number.
-func nameOf[K ~uint8 | ~uint32](names map[K]string, k K, what string) string {
-	if s, ok := names[k]; ok {
-		return s
+func nameOf[K ~uint8 | ~uint32](names []string, k K, what string) string {
+	if uint64(k) < uint64(len(names)) && names[k] != "" {
+		return names[k]
 	}
 	return fmt.Sprintf("%s %#x", what, uint32(k))
 }

@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
 	"testing"
 )
 
@@ -59,12 +62,37 @@ func size(t *testing.T, path string, limit int64) {
 	}
 }
 
+// idleStart fails unless the module's packages do little when verbs starts, which they do
+// whatever it is to do: they make patterns and tables when they use them.
+func idleStart(t *testing.T, verbs string) {
+	t.Helper()
+	cmd := exec.Command(verbs, "version")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const most = 4096 // small tables: the model's, of its methods, is the largest
+	began := regexp.MustCompile(`(?m)^init (main|github\.com/goverbs/goverbs/\S+) @.* clock, (\d+) bytes, \d+ allocs$`).FindAllSubmatch(out, -1)
+	for _, m := range began {
+		if n, err := strconv.Atoi(string(m[2])); err != nil || n > most {
+			t.Errorf("package %s takes %s bytes of memory at each start, more than %d: GODEBUG=inittrace=1 verbs version shows it", m[1], m[2], most)
+		}
+	}
+	if len(began) < 5 {
+		t.Errorf("%d packages begin: what says what they take?\n%s", len(began), out)
+	}
+}
+
 func TestVerbsIsStatic(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
 			verbs := buildFor(t, arch, "./tools/verbs", "-ldflags=-s -w")
 			static(t, verbs)
 			size(t, verbs, 12e6)
+			if runtime.GOOS == "linux" && runtime.GOARCH == arch {
+				idleStart(t, verbs)
+			}
 		})
 	}
 }

@@ -12,7 +12,15 @@ type advice struct {
 	look  []string
 }
 
-var adviceFor = map[cq.Status]advice{
+// adviceFor is the advice on a status; there is none where InfiniBand defines no such status.
+func adviceFor(s cq.Status) advice {
+	if s >= cq.Status(len(advices)) {
+		return advice{}
+	}
+	return advices[s]
+}
+
+var advices = [...]advice{
 	cq.StatusLocalLength: {
 		"A message did not fit. Either a message came in that is longer than the buffer of the receive, or a request was posted that is longer than the device or the path MTU (datagrams) allows.",
 		[]string{
@@ -132,7 +140,7 @@ var adviceFor = map[cq.Status]advice{
 }
 
 // adviceForVendor refines the advice where the device says more than the status.
-var adviceForVendor = map[mlx5.VendorSyndrome]string{
+var adviceForVendor = [256]string{
 	0x32: "The vendor code is exact: the buffer's region belongs to another protection domain than the queue, or the key is of a region that is gone.",
 	0x51: "PCIe error while the device read the buffer: with GPU memory this is nearly always peer-to-peer access that does not work (ACS, IOMMU, BIOS MMIO size, nvidia-peermem).",
 	0x61: "PCIe error while the device read work requests: look at the kernel log for AER messages.",

@@ -47,7 +47,7 @@ func errorTables() string {
 		if strings.HasPrefix(s.String(), "Status(") {
 			break
 		}
-		a := adviceFor[s]
+		a := adviceFor(s)
 		if strings.HasPrefix(a.means, "An error of reliable datagrams") {
 			continue
 		}

@@ -42,7 +42,7 @@ func Explain(f *Finding) Explanation {
 		e.Look = []string{"Compare the expected with the actual tag: a wrong reference tag is a wrong block, a wrong guard is damaged data."}
 		return e
 	}
-	a := adviceFor[f.Status.V]
+	a := adviceFor(f.Status.V)
 	e.Means, e.Look = a.means, a.look
 	if !f.Status.OK {
 		e.Means = "The text gives no status, only the vendor code."

@@ -3,6 +3,7 @@ package decode
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/mlx5"
@@ -42,36 +43,59 @@ const (
 	hitEvent             // QP n error: <phrase> (0x.. 0x.. 0x..)
 )
 
-// plain keys: the word before a number.
-var keys = map[string]hitKind{
-	"vend": hitVendor, "vendor_err": hitVendor, "vendor_error": hitVendor, "vendor_syndrome": hitVendor,
-	"vendor_synd": hitVendor, "vendor_err_synd": hitVendor, "vendorerr": hitVendor, "vendorerror": hitVendor,
-	"vend_err": hitVendor, "vendor_code": hitVendor, "vendor_error_syndrome": hitVendor, "vendor_error_code": hitVendor, "vendor_err_code": hitVendor,
-	// perftest prints ibv_wc.vendor_err under this name.
-	"syndrom": hitVendor,
-	"synd":    hitSyndrome, "syndrome": hitSyndrome, "cqe_syndrome": hitSyndrome, "err_syndrome": hitSyndrome, "error_syndrome": hitSyndrome,
-	"hw_err_synd": hitHWSynd, "hw_error_syndrome": hitHWSynd, "hw_synd": hitHWSynd, "hw_syndrome": hitHWSynd,
-	"hw_synd_type": hitHWType, "hw_syndrome_type": hitHWType,
-	"status": hitStatus, "wc_status": hitStatus, "cqe_status": hitStatus,
-	"qp": hitQPN, "qpn": hitQPN, "qp_num": hitQPN, "qpnum": hitQPN, "qp_number": hitQPN, "qn": hitQPN, "sqn": hitQPN, "rqn": hitQPN,
-	"wqe_counter": hitCounter, "indx": hitCounter,
-	"cqn": hitCQN, "ci": hitCI, "cq_ci": hitCI, "cons_idx": hitCI,
-	"s_wqe_opcode": hitSendOp,
+// keyed is what a number is behind a word: hitNone where the word says nothing.
+func keyed(word string) hitKind {
+	switch word {
+	case "vend", "vendor_err", "vendor_error", "vendor_syndrome", "vendor_synd", "vendor_err_synd", "vendorerr",
+		"vendorerror", "vend_err", "vendor_code", "vendor_error_syndrome", "vendor_error_code", "vendor_err_code",
+		"syndrom": // the last is what perftest calls ibv_wc.vendor_err
+		return hitVendor
+	case "synd", "syndrome", "cqe_syndrome", "err_syndrome", "error_syndrome":
+		return hitSyndrome
+	case "hw_err_synd", "hw_error_syndrome", "hw_synd", "hw_syndrome":
+		return hitHWSynd
+	case "hw_synd_type", "hw_syndrome_type":
+		return hitHWType
+	case "status", "wc_status", "cqe_status":
+		return hitStatus
+	case "qp", "qpn", "qp_num", "qpnum", "qp_number", "qn", "sqn", "rqn":
+		return hitQPN
+	case "wqe_counter", "indx":
+		return hitCounter
+	case "cqn":
+		return hitCQN
+	case "ci", "cq_ci", "cons_idx":
+		return hitCI
+	case "s_wqe_opcode":
+		return hitSendOp
+	}
+	return hitNone
 }
 
 // largest is the greatest value that makes sense for a fact; greater ones are
 // pointers and the like.
-var largest = map[hitKind]uint64{
-	hitStatus: 0xff, hitVendor: 0xffffffff, hitSyndrome: 0xffffffff, hitHWSynd: 0xff, hitHWType: 0xff,
-	hitQPN: 0xffffff, hitCounter: 0xffff, hitCQN: 0xffffff, hitCI: 0xffffffff, hitSendOp: 0xff, hitIndex: 0xffffff,
+func (k hitKind) largest() uint64 {
+	switch k {
+	case hitStatus, hitHWSynd, hitHWType, hitSendOp:
+		return 0xff
+	case hitCounter:
+		return 0xffff
+	case hitQPN, hitCQN, hitIndex:
+		return 0xffffff
+	case hitVendor, hitSyndrome, hitCI:
+		return 0xffffffff
+	}
+	return 0
 }
 
 // operations are the names that UCX gives the opcodes of failed requests.
-var operations = map[string]mlx5.SendOpcode{
-	"nop": 0x00, "send_inval": 0x01, "rdma_write": 0x08, "rdma_write_imm": 0x09, "send": 0x0a, "send_imm": 0x0b,
-	"rdma_read": 0x10, "cswap": 0x11, "compare_swap": 0x11, "fetch_add": 0x12, "masked_cswap": 0x14, "masked_cs": 0x14,
-	"masked_fetch_add": 0x15, "masked_fa": 0x15, "umr": 0x25,
-}
+var operations = sync.OnceValue(func() map[string]mlx5.SendOpcode {
+	return map[string]mlx5.SendOpcode{
+		"nop": 0x00, "send_inval": 0x01, "rdma_write": 0x08, "rdma_write_imm": 0x09, "send": 0x0a, "send_imm": 0x0b,
+		"rdma_read": 0x10, "cswap": 0x11, "compare_swap": 0x11, "fetch_add": 0x12, "masked_cswap": 0x14, "masked_cs": 0x14,
+		"masked_fetch_add": 0x15, "masked_fa": 0x15, "umr": 0x25,
+	}
+})
 
 // readHits finds the facts of a line.
 func readHits(t []token) []hit {
@@ -94,7 +118,7 @@ func readHits(t []token) []hit {
 			}
 		case hitIndex:
 			// UCX: "wqe[0]: SEND s--".
-			if op, ok := operations[word(t, h.next+1)]; ok && word(t, h.next) == ":" {
+			if op, ok := operations()[word(t, h.next+1)]; ok && word(t, h.next) == ":" {
 				h.next += 2
 				out = append(out, hit{kind: hitSendOp, value: uint64(op), name: "wqe[]:", at: h.next - 1, next: h.next})
 			}
@@ -152,7 +176,7 @@ func number(t []token, i int) (n token, next int, ok bool) {
 
 // readKeyed reads a name and its number.
 func readKeyed(t []token, i int, w string) hit {
-	kind, name, at := keys[w], w, i+1
+	kind, name, at := keyed(w), w, i+1
 	prev := word(t, i-1)
 	switch w {
 	case "kiblnd_tx_complete":
@@ -204,7 +228,7 @@ func readKeyed(t []token, i int, w string) hit {
 		return hit{}
 	}
 	n, next, ok := number(t, at)
-	if !ok || n.value > largest[kind] {
+	if !ok || n.value > kind.largest() {
 		return hit{}
 	}
 	h := hit{kind: kind, value: n.value, hex: n.hex, name: name, next: next}
@@ -248,7 +272,7 @@ func readIndex(t []token, i int) hit {
 // readOpcode reads the opcode of a CQE, 0xd or 0xe, or the name that UCX gives
 // the opcode of a request. Numbers of ibv_wc.opcode are garbage on failures.
 func readOpcode(t []token, i int) hit {
-	if op, ok := operations[word(t, i+1)]; ok {
+	if op, ok := operations()[word(t, i+1)]; ok {
 		return hit{kind: hitSendOp, value: uint64(op), name: "opcode", next: i + 2}
 	}
 	if n, next, ok := number(t, i+1); ok && n.hex && n.value >= 0xc && n.value <= 0xe {
@@ -270,7 +294,7 @@ func readOpcodeQPN(t []token, i int) hit {
 // may stand before or behind it in parentheses.
 func readPhrase(t []token, i int, w string) hit {
 	h := hit{}
-	for _, p := range phrases[w] {
+	for _, p := range phrases()[w] {
 		if i+len(p.words) > len(t) || !wordsAt(t, i, p.words) {
 			continue
 		}
@@ -347,7 +371,7 @@ func readEvent(t []token, i int, w string) hit {
 	if j+4 >= len(t) || t[j].text != "(" || t[j+4].text != ")" {
 		return hit{}
 	}
-	v := uint64(eventNames[name])
+	v := uint64(eventNames()[name])
 	for _, n := range t[j+1 : j+4] {
 		if !n.hex || n.value > 0xff {
 			return hit{}
@@ -357,13 +381,15 @@ func readEvent(t []token, i int, w string) hit {
 	return hit{kind: hitEvent, value: v, name: "qp event", next: j + 5}
 }
 
-// sides are what tells whose request failed, by pairs of words.
-var sides = map[[2]string]cq.Side{
-	{"send", "completion"}: cq.SendSide, {"recv", "completion"}: cq.RecvSide, {"receive", "completion"}: cq.RecvSide,
-	{"requestor", "error"}: cq.SendSide, {"requester", "error"}: cq.SendSide, {"responder", "error"}: cq.RecvSide,
-	{"send", "for"}: cq.SendSide, {"recv", "for"}: cq.RecvSide, {"memreg", "for"}: cq.SendSide, {"local_inv", "for"}: cq.SendSide,
-	{"type", "send"}: cq.SendSide, {"type", "recv"}: cq.RecvSide,
-	{"srq", "qp"}: cq.RecvSide,
+// sideOf is whose request failed, as a pair of words tells.
+func sideOf(word, next string) (side cq.Side, ok bool) {
+	switch word + " " + next {
+	case "send completion", "requestor error", "requester error", "send for", "memreg for", "local_inv for", "type send":
+		return cq.SendSide, true
+	case "recv completion", "receive completion", "responder error", "recv for", "type recv", "srq qp":
+		return cq.RecvSide, true
+	}
+	return 0, false
 }
 
 func readSide(t []token, i int, w string) hit {
@@ -376,7 +402,7 @@ func readSide(t []token, i int, w string) hit {
 			return hit{kind: hitSide, value: uint64(cq.RecvSide), name: "side", next: i + 3}
 		}
 	}
-	if s, ok := sides[[2]string{w, next}]; ok && (next != "for" || word(t, i+2) == "cqe") {
+	if s, ok := sideOf(w, next); ok && (next != "for" || word(t, i+2) == "cqe") {
 		return hit{kind: hitSide, value: uint64(s), name: "side", next: i + 1}
 	}
 	return hit{}

@@ -2,6 +2,7 @@ package decode
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/goverbs/goverbs/cq"
 )
@@ -21,43 +22,45 @@ type phrase struct {
 
 // phrases has the names that the kernel, libibverbs, UCX, Open MPI and others
 // print, longest first where one begins another.
-var phrases = makePhrases([]phraseSource{
-	{cq.StatusLocalLength, "local length", "", "error"},
-	{cq.StatusLocalQPOperation, "local qp operation", "", "err"},
-	{cq.StatusLocalQPOperation, "local qp op error", "", ""},
-	{cq.StatusLocalEEC, "local ee context operation", "", ""},
-	{cq.StatusLocalProtection, "local protection", "", "err"},
-	{cq.StatusFlushed, "work request flushed", "", ""},
-	{cq.StatusFlushed, "wr flushed", "", ""},
-	{cq.StatusFlushed, "request flushed", "", ""},
-	{cq.StatusFlushed, "flush error", "weak", ""},
-	{cq.StatusMWBind, "memory window bind", "", ""},
-	{cq.StatusMWBind, "memory bind operation", "", ""},
-	{cq.StatusMWBind, "memory management operation", "", ""},
-	{cq.StatusMWBind, "mw bind error", "", ""},
-	{cq.StatusBadResponse, "bad response", "weak", "error"},
-	{cq.StatusLocalAccess, "local access", "", "error"},
-	{cq.StatusRemoteInvalidReq, "remote invalid request", "", ""},
-	{cq.StatusRemoteAccess, "remote access", "", "error"},
-	{cq.StatusRemoteOperation, "remote operation", "", "error"},
-	{cq.StatusRetryExceeded, "transport retry counter exceeded", "", ""},
-	{cq.StatusRetryExceeded, "transport retry count exceeded", "", ""},
-	{cq.StatusRetryExceeded, "transport retry exceeded", "", ""},
-	{cq.StatusRNRRetryExceeded, "rnr retry counter exceeded", "", ""},
-	{cq.StatusRNRRetryExceeded, "rnr retry count exceeded", "", ""},
-	{cq.StatusRNRRetryExceeded, "rnr retry exceeded", "", ""},
-	{cq.StatusRNRRetryExceeded, "receive - no - ready retry", "", ""},
-	{cq.StatusLocalRDDViolation, "local rdd violation", "", ""},
-	{cq.StatusRemoteInvalidRD, "remote invalid rd request", "", ""},
-	{cq.StatusRemoteAborted, "remote side aborted", "", ""},
-	{cq.StatusRemoteAborted, "remote aborted", "weak", ""},
-	{cq.StatusRemoteAborted, "operation aborted", "weak", ""},
-	{cq.StatusRemoteAborted, "aborted error", "weak", ""},
-	{cq.StatusInvalidEECN, "invalid ee context number", "", ""},
-	{cq.StatusInvalidEECState, "invalid ee context state", "", ""},
-	{cq.StatusFatal, "fatal error", "weak", ""},
-	{cq.StatusResponseTimeout, "response timeout error", "weak", ""},
-	{cq.StatusGeneral, "general error", "weak", ""},
+var phrases = sync.OnceValue(func() map[string][]phrase {
+	return makePhrases([]phraseSource{
+		{cq.StatusLocalLength, "local length", "", "error"},
+		{cq.StatusLocalQPOperation, "local qp operation", "", "err"},
+		{cq.StatusLocalQPOperation, "local qp op error", "", ""},
+		{cq.StatusLocalEEC, "local ee context operation", "", ""},
+		{cq.StatusLocalProtection, "local protection", "", "err"},
+		{cq.StatusFlushed, "work request flushed", "", ""},
+		{cq.StatusFlushed, "wr flushed", "", ""},
+		{cq.StatusFlushed, "request flushed", "", ""},
+		{cq.StatusFlushed, "flush error", "weak", ""},
+		{cq.StatusMWBind, "memory window bind", "", ""},
+		{cq.StatusMWBind, "memory bind operation", "", ""},
+		{cq.StatusMWBind, "memory management operation", "", ""},
+		{cq.StatusMWBind, "mw bind error", "", ""},
+		{cq.StatusBadResponse, "bad response", "weak", "error"},
+		{cq.StatusLocalAccess, "local access", "", "error"},
+		{cq.StatusRemoteInvalidReq, "remote invalid request", "", ""},
+		{cq.StatusRemoteAccess, "remote access", "", "error"},
+		{cq.StatusRemoteOperation, "remote operation", "", "error"},
+		{cq.StatusRetryExceeded, "transport retry counter exceeded", "", ""},
+		{cq.StatusRetryExceeded, "transport retry count exceeded", "", ""},
+		{cq.StatusRetryExceeded, "transport retry exceeded", "", ""},
+		{cq.StatusRNRRetryExceeded, "rnr retry counter exceeded", "", ""},
+		{cq.StatusRNRRetryExceeded, "rnr retry count exceeded", "", ""},
+		{cq.StatusRNRRetryExceeded, "rnr retry exceeded", "", ""},
+		{cq.StatusRNRRetryExceeded, "receive - no - ready retry", "", ""},
+		{cq.StatusLocalRDDViolation, "local rdd violation", "", ""},
+		{cq.StatusRemoteInvalidRD, "remote invalid rd request", "", ""},
+		{cq.StatusRemoteAborted, "remote side aborted", "", ""},
+		{cq.StatusRemoteAborted, "remote aborted", "weak", ""},
+		{cq.StatusRemoteAborted, "operation aborted", "weak", ""},
+		{cq.StatusRemoteAborted, "aborted error", "weak", ""},
+		{cq.StatusInvalidEECN, "invalid ee context number", "", ""},
+		{cq.StatusInvalidEECState, "invalid ee context state", "", ""},
+		{cq.StatusFatal, "fatal error", "weak", ""},
+		{cq.StatusResponseTimeout, "response timeout error", "weak", ""},
+		{cq.StatusGeneral, "general error", "weak", ""},
+	})
 })
 
 type phraseSource struct {
@@ -75,13 +78,15 @@ func makePhrases(src []phraseSource) map[string][]phrase {
 }
 
 // identifiers are the names of the statuses in programs, without their prefix.
-var identifiers = map[string]cq.Status{
-	"loc_len_err": 1, "loc_qp_op_err": 2, "loc_eec_op_err": 3, "loc_prot_err": 4, "wr_flush_err": 5,
-	"mw_bind_err": 6, "bad_resp_err": 7, "loc_access_err": 8, "rem_inv_req_err": 9, "rem_access_err": 10,
-	"rem_op_err": 11, "retry_exc_err": 12, "rnr_retry_exc_err": 13, "loc_rdd_viol_err": 14,
-	"rem_inv_rd_req_err": 15, "rem_abort_err": 16, "inv_eecn_err": 17, "inv_eec_state_err": 18,
-	"fatal_err": 19, "resp_timeout_err": 20, "general_err": 21,
-}
+var identifiers = sync.OnceValue(func() map[string]cq.Status {
+	return map[string]cq.Status{
+		"loc_len_err": 1, "loc_qp_op_err": 2, "loc_eec_op_err": 3, "loc_prot_err": 4, "wr_flush_err": 5,
+		"mw_bind_err": 6, "bad_resp_err": 7, "loc_access_err": 8, "rem_inv_req_err": 9, "rem_access_err": 10,
+		"rem_op_err": 11, "retry_exc_err": 12, "rnr_retry_exc_err": 13, "loc_rdd_viol_err": 14,
+		"rem_inv_rd_req_err": 15, "rem_abort_err": 16, "inv_eecn_err": 17, "inv_eec_state_err": 18,
+		"fatal_err": 19, "resp_timeout_err": 20, "general_err": 21,
+	}
+})
 
 // identifier looks a word up among them, with or without IBV_WC_ or IB_WC_.
 func identifier(word string) (cq.Status, bool) {
@@ -90,36 +95,38 @@ func identifier(word string) (cq.Status, bool) {
 	} else if word == "fatal_err" || word == "general_err" {
 		return 0, false
 	}
-	s, ok := identifiers[word]
+	s, ok := identifiers()[word]
 	return s, ok
 }
 
 // eventNames are the kernel's names of the statuses, by number. The line that
 // mlx5_ib prints for a QP that failed looks the device's syndrome up in this
 // table of statuses, so its words are wrong from 7 on; their number is right.
-var eventNames = map[string]uint8{
-	"local length error":               1,
-	"local qp operation error":         2,
-	"local ee context operation error": 3,
-	"local protection error":           4,
-	"wr flushed":                       5,
-	"memory bind operation error":      6,
-	"bad response error":               7,
-	"local access error":               8,
-	"remote invalid request error":     9,
-	"remote access error":              10,
-	"remote operation error":           11,
-	"transport retry counter exceeded": 12,
-	"rnr retry counter exceeded":       13,
-	"local rdd violation error":        14,
-	"remote invalid rd request":        15,
-	"operation aborted":                16,
-	"invalid ee context number":        17,
-	"invalid ee context state":         18,
-	"fatal error":                      19,
-	"response timeout error":           20,
-	"general error":                    21,
-}
+var eventNames = sync.OnceValue(func() map[string]uint8 {
+	return map[string]uint8{
+		"local length error":               1,
+		"local qp operation error":         2,
+		"local ee context operation error": 3,
+		"local protection error":           4,
+		"wr flushed":                       5,
+		"memory bind operation error":      6,
+		"bad response error":               7,
+		"local access error":               8,
+		"remote invalid request error":     9,
+		"remote access error":              10,
+		"remote operation error":           11,
+		"transport retry counter exceeded": 12,
+		"rnr retry counter exceeded":       13,
+		"local rdd violation error":        14,
+		"remote invalid rd request":        15,
+		"operation aborted":                16,
+		"invalid ee context number":        17,
+		"invalid ee context state":         18,
+		"fatal error":                      19,
+		"response timeout error":           20,
+		"general error":                    21,
+	}
+})
 
 // foreign are the beginnings of the names of drivers and devices whose vendor
 // codes are not those of mlx5.

@@ -184,10 +184,13 @@ func continues(line, next []byte) bool {
 	return stamped(line) && len(t.findings) == 0 && len(t.notes) == 0
 }
 
-// cutWords are those after which a number or a name must follow.
-var cutWords = map[string]bool{
-	"failed": true, "with": true, "error": true, "status": true, "vendor": true, "syndrome": true, "synd": true, "cqn": true,
-	"ci": true, "qn": true, "err": true, "opcode": true, "qp": true, "on": true, "from": true, "dump": true, "wr": true,
+// cutAfter says whether a number or a name must follow a word.
+func cutAfter(word string) bool {
+	switch word {
+	case "failed", "with", "error", "status", "vendor", "syndrome", "synd", "cqn", "ci", "qn", "err", "opcode", "qp", "on", "from", "dump", "wr":
+		return true
+	}
+	return false
 }
 
 // cutShort says whether a line ends where no line ends.
@@ -207,5 +210,5 @@ func cutShort(line []byte) bool {
 	for start > 0 && isWord(line[start-1]) {
 		start--
 	}
-	return cutWords[lower(line[start:end])]
+	return cutAfter(lower(line[start:end]))
 }

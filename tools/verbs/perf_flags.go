@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -81,26 +82,28 @@ Examples:
 
 // perfMissing are flags of perftest that verbs perf does not have, and why or what to
 // use.
-var perfMissing = map[string]string{
-	"R": "rdma_cm is not spoken: leave out -R, and name the GID with -x", "rdma_cm": "see R",
-	"z": "rdma_cm is not spoken: addresses go over TCP", "comm_rdma_cm": "see z", "com_rdma_cm": "see z",
-	"T": "it is of rdma_cm: use --tclass", "tos": "see T", "retry_count": "it is of rdma_cm; requests are repeated without end, as perftest does",
-	"C": "times are in microseconds", "report-cycles": "see C",
-	"g": "multicast is not measured", "mcg": "see g", "M": "see g", "MGID": "see g",
-	"O": "one port is measured at a time: run it for each port", "dualport": "see O", "report-per-port": "see O",
-	"w": "compare bandwidth_mb_s of -json", "limit_bw": "see w", "y": "compare messages_per_s of -json", "limit_msgrate": "see y",
-	"W": "counters are in /sys/class/infiniband/DEVICE/ports/PORT", "report-counters": "see W",
-	"out_json": "use -json, which prints to standard output", "out_json_file": "see out_json",
-	"use-srq": "receive queues are the queue pairs' own", "run_infinitely": "use -D with a long time: Ctrl-C prints what there is",
-	"report-both": "use -json on both sides", "reversed": "start the client on the other host",
-	"ipv6": "choose the GID with -x", "ipv6-addr": "HOST may be an IPv6 address", "source_ip": "choose the GID with -x", "bind_source_ip": "see source_ip",
-	"pkey_index": "index 0 is used", "dlid": "the other side tells it", "dont_xchg_versions": "the exchange is verbs perf's own",
-	"force-link": "the link is what the port says", "latency_gap": "messages follow each other at once", "mr_per_qp": "all queue pairs share a memory region",
-	"odp": "memory is registered in full", "rate_limit": "rates are not limited", "burst_size": "see rate_limit", "rate_units": "see rate_limit",
-	"rate_limit_type": "see rate_limit", "typical_pkt_size": "see rate_limit", "wait_destroy": "everything is closed at once",
-	"inline_recv": "receives go to memory", "use_cuda": "messages are in the host's memory", "use_rocm": "see use_cuda", "mmap": "see use_cuda",
-	"cqe_poll": "up to 64 completions are taken at a time", "pin_cores": "use taskset",
-}
+var perfMissing = sync.OnceValue(func() map[string]string {
+	return map[string]string{
+		"R": "rdma_cm is not spoken: leave out -R, and name the GID with -x", "rdma_cm": "see R",
+		"z": "rdma_cm is not spoken: addresses go over TCP", "comm_rdma_cm": "see z", "com_rdma_cm": "see z",
+		"T": "it is of rdma_cm: use --tclass", "tos": "see T", "retry_count": "it is of rdma_cm; requests are repeated without end, as perftest does",
+		"C": "times are in microseconds", "report-cycles": "see C",
+		"g": "multicast is not measured", "mcg": "see g", "M": "see g", "MGID": "see g",
+		"O": "one port is measured at a time: run it for each port", "dualport": "see O", "report-per-port": "see O",
+		"w": "compare bandwidth_mb_s of -json", "limit_bw": "see w", "y": "compare messages_per_s of -json", "limit_msgrate": "see y",
+		"W": "counters are in /sys/class/infiniband/DEVICE/ports/PORT", "report-counters": "see W",
+		"out_json": "use -json, which prints to standard output", "out_json_file": "see out_json",
+		"use-srq": "receive queues are the queue pairs' own", "run_infinitely": "use -D with a long time: Ctrl-C prints what there is",
+		"report-both": "use -json on both sides", "reversed": "start the client on the other host",
+		"ipv6": "choose the GID with -x", "ipv6-addr": "HOST may be an IPv6 address", "source_ip": "choose the GID with -x", "bind_source_ip": "see source_ip",
+		"pkey_index": "index 0 is used", "dlid": "the other side tells it", "dont_xchg_versions": "the exchange is verbs perf's own",
+		"force-link": "the link is what the port says", "latency_gap": "messages follow each other at once", "mr_per_qp": "all queue pairs share a memory region",
+		"odp": "memory is registered in full", "rate_limit": "rates are not limited", "burst_size": "see rate_limit", "rate_units": "see rate_limit",
+		"rate_limit_type": "see rate_limit", "typical_pkt_size": "see rate_limit", "wait_destroy": "everything is closed at once",
+		"inline_recv": "receives go to memory", "use_cuda": "messages are in the host's memory", "use_rocm": "see use_cuda", "mmap": "see use_cuda",
+		"cqe_poll": "up to 64 completions are taken at a time", "pin_cores": "use taskset",
+	}
+})
 
 // perfOptions are the flags of verbs perf.
 type perfOptions struct {
@@ -263,15 +266,15 @@ func perfFlagError(err error) error {
 	if !ok {
 		return usage.Errorf("%v", err)
 	}
-	why, known := perfMissing[name]
+	why, known := perfMissing()[name]
 	if !known && len(name) > 1 {
 		// A letter, and its value.
-		if w, ok := perfMissing[name[:1]]; ok && !strings.Contains(name, "-") {
+		if w, ok := perfMissing()[name[:1]]; ok && !strings.Contains(name, "-") {
 			name, why, known = name[:1], w, true
 		}
 	}
 	if other, ok := strings.CutPrefix(why, "see "); ok {
-		why = perfMissing[other]
+		why = perfMissing()[other]
 	}
 	if !known {
 		return usage.Errorf("%v", err)

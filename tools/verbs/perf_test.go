@@ -146,8 +146,8 @@ func TestPerfHelp(t *testing.T) {
 			t.Errorf("example %q: %v", line, err)
 		}
 	}
-	for name, why := range perfMissing {
-		if other, ok := strings.CutPrefix(why, "see "); ok && (perfMissing[other] == "" || strings.HasPrefix(perfMissing[other], "see ")) {
+	for name, why := range perfMissing() {
+		if other, ok := strings.CutPrefix(why, "see "); ok && (perfMissing()[other] == "" || strings.HasPrefix(perfMissing()[other], "see ")) {
 			t.Errorf("-%s refers to %q, which says nothing", name, other)
 		}
 		dashes := "--"

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -162,7 +163,7 @@ func (r *Report) enum(e *layout.Enum, named []*btf.Enum, all map[string]constant
 			lacks = append(lacks, v.Name)
 		case v.Value > math.MaxUint32 && k.size < 8:
 			r.note("the kernel's BTF has no room for %s, a 64-bit constant", v.Name)
-		case k.value != v.Value && counts.MatchString(v.Name):
+		case k.value != v.Value && counts().MatchString(v.Name):
 			r.note("%s is %d in the kernel, %d in the table: it counts the others", v.Name, k.value, v.Value)
 		case k.value != v.Value:
 			r.fail("%s is %d in the kernel, %d in the table", v.Name, k.value, v.Value)
@@ -183,7 +184,7 @@ func (r *Report) enum(e *layout.Enum, named []*btf.Enum, all map[string]constant
 }
 
 // counts matches the constants that stand at the end of an enum to count the others. They grow with it.
-var counts = regexp.MustCompile(`_(NUM_[A-Z]+|[A-Z_]*MAX)$`)
+var counts = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`_(NUM_[A-Z]+|[A-Z_]*MAX)$`) })
 
 // constant is an enumerator of the kernel.
 type constant struct {

@@ -2,6 +2,7 @@ package btfcheck
 
 import (
 	"regexp"
+	"sync"
 
 	"github.com/cilium/ebpf/btf"
 
@@ -19,10 +20,10 @@ type member struct {
 
 func (m member) end() int { return m.offset + m.size }
 
-var reservedName = regexp.MustCompile(`^_*(reserved|rsvd|resv|pad)`)
+var reservedName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^_*(reserved|rsvd|resv|pad)`) })
 
 // reserved says whether a field is there only to be filled later.
-func (m member) reserved() bool { return reservedName.MatchString(m.name) }
+func (m member) reserved() bool { return reservedName().MatchString(m.name) }
 
 // unused says whether no field of ms, but for reserved ones, touches the bytes of m.
 func unused(ms []member, m member) bool {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // A version is that of a kernel of kernel.org: 6.1.20.
@@ -17,14 +18,15 @@ func (v version) compare(w version) int {
 	return cmp.Or(cmp.Compare(v.major, w.major), cmp.Compare(v.minor, w.minor), cmp.Compare(v.patch, w.patch))
 }
 
-var (
-	versionStart = regexp.MustCompile(`^(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?`)
-	debianSource = regexp.MustCompile(` Debian (\d{1,4}\.\d{1,4}\.\d{1,4})-\d`)
-)
+// The patterns are made when they are used, and not when a program starts.
+
+var versionStart = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?`)
+})
 
 // parseVersion reads the beginning of a text such as 6.1.20-rc1.
 func parseVersion(s string) (v version, rest string, ok bool) {
-	m := versionStart.FindStringSubmatch(s)
+	m := versionStart().FindStringSubmatch(s)
 	if m == nil {
 		return version{}, "", false
 	}
@@ -49,7 +51,7 @@ func (n *Node) stableVersion() (v version, from string, ok bool) {
 		}
 	}
 	if s, err := n.line("proc/version"); err == nil {
-		if m := debianSource.FindStringSubmatch(s); m != nil {
+		if m := regexp.MustCompile(` Debian (\d{1,4}\.\d{1,4}\.\d{1,4})-\d`).FindStringSubmatch(s); m != nil {
 			v, _, ok := parseVersion(m[1])
 			return v, "/proc/version says Debian " + m[1], ok
 		}
@@ -57,7 +59,7 @@ func (n *Node) stableVersion() (v version, from string, ok bool) {
 	v, rest, ok := parseVersion(n.Release)
 	from = "uname -r is " + n.Release
 	switch {
-	case !ok, vendorKernel.MatchString(rest):
+	case !ok, regexp.MustCompile(vendorKernel).MatchString(rest):
 		return version{}, "", false
 	case v.patch == 0 && rest != "" && !strings.HasPrefix(rest, "-rc"):
 		// Debian, Ubuntu and others put 0 there and a number of their own behind it.
@@ -67,4 +69,4 @@ func (n *Node) stableVersion() (v version, from string, ok bool) {
 }
 
 // vendorKernel matches what vendors who backport put into releases.
-var vendorKernel = regexp.MustCompile(`\.el\d|el\duek|-default$|\.oe\d|\.an\d|\.tl\d`)
+const vendorKernel = `\.el\d|el\duek|-default$|\.oe\d|\.an\d|\.tl\d`

@@ -157,19 +157,15 @@ func (e *strangerError) Error() string {
 	return fmt.Sprintf("it is no verbs perf but %s, which begins with %q: start verbs perf on both sides", stranger(e.said), e.said)
 }
 
-var (
-	// perftest sends its version, or LID, numbers and keys: hexadecimal digits with colons between.
-	fromPerftest = regexp.MustCompile(`^[0-9a-f]+[.:][0-9a-f.:\x00]+$`)
-	// A ping-pong, rdma-core's or ours, sends LID:QPN:PSN:GID.
-	fromPingpong = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:`)
-)
-
-// stranger says who begins like that.
+// stranger says who begins like that. Strangers are few: the patterns are made for each, and
+// not when a program starts.
 func stranger(said []byte) string {
 	switch {
-	case fromPingpong.Match(said):
+	// A ping-pong, rdma-core's or ours, sends LID:QPN:PSN:GID.
+	case regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{6}:[0-9a-f]{6}:`).Match(said):
 		return "a ping-pong"
-	case fromPerftest.Match(said):
+	// perftest sends its version, or LID, numbers and keys: hexadecimal digits with colons between.
+	case regexp.MustCompile(`^[0-9a-f]+[.:][0-9a-f.:\x00]+$`).Match(said):
 		return "perftest"
 	}
 	return "another program"

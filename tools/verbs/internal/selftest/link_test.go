@@ -217,7 +217,7 @@ func TestEmptyAnswers(t *testing.T) {
 		c.Peer, c.Patience, c.Rounds = l.Addr().String(), 20*time.Millisecond, 5
 		r, err := Run(t.Context(), c)
 		l.Close()
-		if err != nil || r.count(Failed)+r.count(Unsupported) != len(tests) {
+		if err != nil || r.count(Failed)+r.count(Unsupported) != len(tests()) {
 			t.Errorf("%s: %v, %+v", answer, err, r)
 		}
 	}

@@ -43,18 +43,19 @@ func addressAt(to, from []byte, order binary.ByteOrder) {
 }
 
 // names takes names and addresses out of sentences.
-type names struct{ words []string }
-
-var (
-	addressWords = regexp.MustCompile(`(?i)(?:[0-9a-f]{0,4}:){2,}[0-9a-f]{0,4}(?:\.[0-9]+)*(?:%[a-z0-9.]+)?|\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b`)
-	// guidNames are device names that udev makes of GUIDs, such as rocex0c42a1fffe123456.
-	guidNames   = regexp.MustCompile(`(?i)x[0-9a-f]{12,16}\b`)
-	longNumbers = regexp.MustCompile(`(?i)\b0x[0-9a-f]{5,}\b`)
-)
+type names struct {
+	words                                []string
+	addressWords, guidNames, longNumbers *regexp.Regexp
+}
 
 // newNames knows the names of this host and of the other one.
 func newNames(peer string) *names {
-	n := new(names)
+	n := &names{
+		addressWords: regexp.MustCompile(`(?i)(?:[0-9a-f]{0,4}:){2,}[0-9a-f]{0,4}(?:\.[0-9]+)*(?:%[a-z0-9.]+)?|\b[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b`),
+		// Of GUIDs udev makes device names, such as rocex0c42a1fffe123456.
+		guidNames:   regexp.MustCompile(`(?i)x[0-9a-f]{12,16}\b`),
+		longNumbers: regexp.MustCompile(`(?i)\b0x[0-9a-f]{5,}\b`),
+	}
 	if host, _, err := net.SplitHostPort(peer); err == nil && host != "" {
 		n.words = append(n.words, host)
 	}
@@ -68,14 +69,14 @@ func (n *names) scrub(s string) string {
 	for _, w := range n.words {
 		s = strings.ReplaceAll(s, w, "HOST")
 	}
-	s = addressWords.ReplaceAllStringFunc(s, func(a string) string {
+	s = n.addressWords.ReplaceAllStringFunc(s, func(a string) string {
 		if strings.Trim(a, ":") == "" {
 			return a // punctuation
 		}
 		return "ADDRESS"
 	})
-	s = guidNames.ReplaceAllString(s, "xGUID")
-	return longNumbers.ReplaceAllString(s, "NUMBER")
+	s = n.guidNames.ReplaceAllString(s, "xGUID")
+	return n.longNumbers.ReplaceAllString(s, "NUMBER")
 }
 
 // boardID is the kind of board that a device is, "" if nobody says.

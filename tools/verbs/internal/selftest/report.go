@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -69,18 +70,18 @@ func (p *Place) Title() string {
 // Line is the row as a line of the table.
 func (r *Row) Line() string {
 	name := r.Group + ": " + r.Test
-	pad := strings.Repeat(" ", max(0, nameWidth-utf8.RuneCountInString(name)))
+	pad := strings.Repeat(" ", max(0, nameWidth()-utf8.RuneCountInString(name)))
 	s := fmt.Sprintf("%-13s  %s%s  %6.2f s  %s", r.Outcome, name, pad, r.Seconds, r.Detail)
 	return strings.TrimRight(s, " ")
 }
 
 // nameWidth is the length of the longest name of a test.
-var nameWidth = func() (n int) {
+var nameWidth = sync.OnceValue(func() (n int) {
 	for _, name := range Names() {
 		n = max(n, utf8.RuneCountInString(name))
 	}
 	return n
-}()
+})
 
 // Summary is the last line of a table.
 func (r *Report) Summary() string {

@@ -102,7 +102,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		r.recorder.bare = c.bare
 	}
 	var chosen []test
-	for _, t := range tests {
+	for _, t := range tests() {
 		if r.wanted(t) {
 			chosen = append(chosen, t)
 		}
@@ -150,7 +150,7 @@ func (r *run) wanted(t test) bool {
 // Names are the names of all tests, in their order.
 func Names() []string {
 	var names []string
-	for _, t := range tests {
+	for _, t := range tests() {
 		names = append(names, t.group+": "+t.name)
 	}
 	return names

@@ -3,6 +3,8 @@ package selftest
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
@@ -23,14 +25,9 @@ type test struct {
 }
 
 // tests are all of them, in the order in which they run: what others rest on first.
-var tests = concat(messages(), memoryTests(), ringTests(), completionTests(), errorTests(), lifeTests())
-
-func concat(all ...[]test) (list []test) {
-	for _, some := range all {
-		list = append(list, some...)
-	}
-	return list
-}
+var tests = sync.OnceValue(func() []test {
+	return slices.Concat(messages(), memoryTests(), ringTests(), completionTests(), errorTests(), lifeTests())
+})
 
 func claimsAtomics(d *Device) bool { return d.Atomic != uverbs.AtomicNone }
 func claimsSRQ(d *Device) bool     { return d.MaxSRQ > 0 }
