@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+
+	"github.com/goverbs/goverbs/tools/internal/ldflags"
 )
 
 // build builds a package of the module, or a file, for Linux without cgo and
@@ -87,7 +89,7 @@ func idleStart(t *testing.T, verbs string) {
 func TestVerbsIsStatic(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
-			verbs := buildFor(t, arch, "./tools/verbs", "-ldflags=-s -w")
+			verbs := buildFor(t, arch, "./tools/verbs", "-ldflags="+ldflags.Program)
 			static(t, verbs)
 			size(t, verbs, 12e6)
 			if runtime.GOOS == "linux" && runtime.GOARCH == arch {

@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/ldflags"
 	"github.com/goverbs/goverbs/tools/internal/source"
 )
 
@@ -73,7 +74,7 @@ func (b builder) build(ctx context.Context, arch string) (artifact, error) {
 	file := filepath.Join(dir, a.name)
 	// What git says comes by -X, and not by -buildvcs, which finds nothing in a linked worktree
 	// and calls a release made from an archive "(devel)".
-	flags := fmt.Sprintf("-s -w -X main.releaseVersion=%s -X main.releaseCommit=%s", b.id.Version, b.id.Commit)
+	flags := fmt.Sprintf("%s -X main.releaseVersion=%s -X main.releaseCommit=%s", ldflags.Program, b.id.Version, b.id.Commit)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags="+flags, "-o", file, "./tools/verbs")
 	cmd.Dir, cmd.Env = b.root, append(os.Environ(), environment(arch)...)
 	cmd.Env = append(cmd.Env, "GOTMPDIR="+dir)

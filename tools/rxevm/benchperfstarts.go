@@ -15,6 +15,7 @@ import (
 	"runtime"
 
 	"github.com/goverbs/goverbs/tools/internal/compilec"
+	"github.com/goverbs/goverbs/tools/internal/ldflags"
 )
 
 // startsName is the name of these rows for -run.
@@ -30,9 +31,14 @@ var rtsSource []byte
 //go:embed testdata/launch.c
 var launchSource []byte
 
-// Where the programs are in the guest.
+// rtsGo is the program in Go, linked as verbs is, and as go links programs by itself.
+var rtsGo = []struct{ how, linked, inGuest string }{
+	{"linked with disablethp=1", ldflags.Program, "/bin/rts-go"},
+	{"linked plainly", ldflags.Stripped, "/bin/rts-go-plain"},
+}
+
+// Where the other programs are in the guest.
 const (
-	rtsGoInGuest  = "/bin/rts-go"
 	rtsCInGuest   = "/bin/rts-c"
 	launchInGuest = "/bin/launch"
 	initInGuest   = "/init" // which is rxevm itself
@@ -53,7 +59,7 @@ func (b *perfBench) starts() int {
 	return 60
 }
 
-// build builds both programs and adds them to a guest. That there is nothing to build C with is no error.
+// build builds the programs and adds them to a guest. That there is nothing to build C with is no error.
 func (s *startsBench) build(ctx context.Context, h *host, g *guestConfig) error {
 	root, err := moduleRoot(ctx)
 	if err != nil {
@@ -62,14 +68,19 @@ func (s *startsBench) build(ctx context.Context, h *host, g *guestConfig) error 
 	if s.dir, err = h.scratch(); err != nil {
 		return err
 	}
-	program, err := h.goBuild(ctx, root, "./tools/rxevm/internal/rts", g.arch)
-	if err != nil {
-		return err
+	var files []fileArg
+	for _, p := range rtsGo {
+		program, err := h.goBuild(ctx, root, "./tools/rxevm/internal/rts", g.arch, p.linked)
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(s.dir, filepath.Base(p.inGuest))
+		if err := os.WriteFile(file, program, 0o755); err != nil {
+			return err
+		}
+		files = append(files, fileArg{file, p.inGuest})
 	}
-	ours, theirs, launcher := filepath.Join(s.dir, "rts-go"), filepath.Join(s.dir, "rts-c"), filepath.Join(s.dir, "launch")
-	if err := os.WriteFile(ours, program, 0o755); err != nil {
-		return err
-	}
+	theirs, launcher := filepath.Join(s.dir, "rts-c"), filepath.Join(s.dir, "launch")
 	if err = s.buildC(ctx, h, g.arch, theirs); err == nil {
 		err = s.buildLauncher(ctx, launcher)
 	}
@@ -80,7 +91,7 @@ func (s *startsBench) build(ctx context.Context, h *host, g *guestConfig) error 
 	if err != nil {
 		return err
 	}
-	g.files = append(g.files, fileArg{ours, rtsGoInGuest}, fileArg{theirs, rtsCInGuest}, fileArg{launcher, launchInGuest})
+	g.files = append(append(g.files, files...), fileArg{theirs, rtsCInGuest}, fileArg{launcher, launchInGuest})
 	return nil
 }
 
@@ -122,38 +133,41 @@ func (s *startsBench) remove() {
 
 // hugePages are the settings of the kernel that starts are measured under. Debian's is always: then
 // the first page of Go's heap that is touched is one of 2 MiB, and in four starts of ten so is the
-// second. To clear one takes an emulator as long as a third of the start, of which hardware makes far
-// less. Programs in C that are so small get none.
+// second, unless the program is linked with disablethp=1. To clear one takes an emulator as long as a
+// third of the start, of which hardware makes far less. Programs in C that are so small get none.
 var hugePages = []struct{ setting, note string }{{"always", ""}, {"madvise", ", huge pages on request"}}
 
-// measureStarts measures, and prints three lines for each setting.
+// measureStarts measures, and prints three lines for each setting and program in Go. Each of those
+// has turns of its own with the program in C: one start leaves the processor's caches to the next.
 func (b *perfBench) measureStarts(ctx context.Context, v *vm, s *startsBench) error {
 	for _, h := range hugePages {
-		var times [2][]start
-		if s.missing == "" {
-			var err error
-			if times, err = s.measure(ctx, v, h.setting); err != nil {
-				return err
+		for _, p := range rtsGo {
+			var times [2][]start
+			if s.missing == "" {
+				var err error
+				if times, err = s.measure(ctx, v, h.setting, p.inGuest); err != nil {
+					return err
+				}
 			}
-		}
-		for _, l := range startLines(times) {
-			l.What += h.note
-			l.Kernel, l.Emulated = v.release, !v.machine.kvm
-			if s.missing != "" {
-				l.NotMeasured = s.missing
-			}
-			if err := b.print(l); err != nil {
-				return err
+			for _, l := range startLines(times) {
+				l.What += ", " + p.how + h.note
+				l.Kernel, l.Emulated = v.release, !v.machine.kvm
+				if s.missing != "" {
+					l.NotMeasured = s.missing
+				}
+				if err := b.print(l); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// measure starts both programs by turns.
-func (s *startsBench) measure(ctx context.Context, v *vm, hugePages string) (times [2][]start, err error) {
+// measure starts a program in Go and the one in C by turns.
+func (s *startsBench) measure(ctx context.Context, v *vm, hugePages, inGo string) (times [2][]start, err error) {
 	var out, errs bytes.Buffer
-	args := []string{initInGuest, "bench", "starts", fmt.Sprint(s.turns), "rxe0", hugePages, launchInGuest, rtsGoInGuest, rtsCInGuest}
+	args := []string{initInGuest, "bench", "starts", fmt.Sprint(s.turns), "rxe0", hugePages, launchInGuest, inGo, rtsCInGuest}
 	code, err := v.run(ctx, job{Args: args, Env: v.environ()}, jobIO{stdout: &out, stderr: &errs})
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%q ended with status %d%s", args, code, indented(errs.String()))

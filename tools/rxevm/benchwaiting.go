@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/ldflags"
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
 )
 
@@ -68,7 +69,7 @@ func (b *waitingBench) onModel(ctx context.Context) (*waitreport.Report, error) 
 	if err != nil {
 		return nil, err
 	}
-	program, err := b.host.goBuild(ctx, root, "./tools/verbs", runtime.GOARCH)
+	program, err := b.host.goBuild(ctx, root, "./tools/verbs", runtime.GOARCH, ldflags.Program)
 	if err != nil {
 		return nil, err
 	}

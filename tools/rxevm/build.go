@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/ldflags"
 )
 
 // modulePath is the import path of the project when the build information does not tell.
@@ -39,16 +41,16 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), nil
 }
 
-// goBuild builds a package of the module as a static program for a guest and returns the file's
-// content.
-func (h *host) goBuild(ctx context.Context, root, pkg, arch string) ([]byte, error) {
+// goBuild builds a package of the module as a static program for a guest, told so for the linker
+// (package ldflags), and returns the file's content.
+func (h *host) goBuild(ctx context.Context, root, pkg, arch, linked string) ([]byte, error) {
 	dir, err := h.scratch()
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "out")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags="+linked, "-o", out, pkg)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	var errs strings.Builder
@@ -82,7 +84,7 @@ func (h *host) guestInit(ctx context.Context, arch string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.goBuild(ctx, root, "./tools/rxevm", arch)
+	return h.goBuild(ctx, root, "./tools/rxevm", arch, ldflags.Program)
 }
 
 // isStatic reports whether a program asks for no loader.
@@ -115,7 +117,7 @@ func (h *host) addVerbs(ctx context.Context, im image, arch string) error {
 		h.note("the module has no tools/verbs: the guest goes without it")
 		return nil
 	}
-	b, err := h.goBuild(ctx, root, "./tools/verbs", arch)
+	b, err := h.goBuild(ctx, root, "./tools/verbs", arch, ldflags.Program)
 	if err != nil {
 		return err
 	}
