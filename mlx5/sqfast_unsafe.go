@@ -61,17 +61,19 @@ func (w WQE) Inline(n int) WQE {
 	return w
 }
 
-// Copy writes the data of Inline. Of lengths that are usual it does so in pieces, of
-// which the last two may overlap: a call takes longer.
+// Copy writes the data of Inline. Of lengths that are usual it does so in two or four
+// pieces, which may overlap: a call takes longer, and so does a loop.
 func (w WQE) Copy(data []byte) {
 	to, from, n := unsafe.Add(w.at, w.bytes-uint32(len(data))), unsafe.Pointer(unsafe.SliceData(data)), len(data)-pieceBytes
-	if uint(n) > blockBytes-pieceBytes {
+	if uint(n) > 3*pieceBytes {
 		copy(unsafe.Slice((*byte)(to), len(data)), data)
 		return
 	}
-	for i := 0; i < n; i += pieceBytes {
-		*(*piece)(unsafe.Add(to, i)) = *(*piece)(unsafe.Add(from, i))
+	if n > pieceBytes {
+		*(*piece)(unsafe.Add(to, pieceBytes)) = *(*piece)(unsafe.Add(from, pieceBytes))
+		*(*piece)(unsafe.Add(to, n-pieceBytes)) = *(*piece)(unsafe.Add(from, n-pieceBytes))
 	}
+	*(*piece)(to) = *(*piece)(from)
 	*(*piece)(unsafe.Add(to, n)) = *(*piece)(unsafe.Add(from, n))
 }
 
