@@ -14,9 +14,10 @@ const Stripped = "-s -w"
 // Memory for the device is no part of Go's heap.
 //
 // GODEBUG=disablethp=1 is a setting of the runtime that no //go:debug line may have, so it is linked
-// in as go links those lines in. It stands in their place, and in that of what go adds for an older
-// go line in go.mod: this module has neither. GODEBUG of the environment is added to it. A runtime
-// that does not know the setting takes no notice.
+// in as go links those lines in. It stands in their place, of which this module has none, and in that
+// of what go adds if the toolchain is newer than go.mod's go line: programs then have the defaults of
+// the toolchain. GODEBUG of the environment is added to it. A runtime that does not know the setting
+// takes no notice.
 const SmallPages = "-X runtime.godebugDefault=disablethp=1"
 
 // Program is for verbs, and what is compared with it.
