@@ -11,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -133,11 +134,15 @@ func (l *link) next(ctx context.Context) (message, error) {
 
 // gone is why there are no more messages.
 func (l *link) gone() error {
-	if errors.Is(l.err, io.EOF) {
+	if hungUp(l.err) {
 		return errHungUp
 	}
 	return fmt.Errorf("listen to the other side at %s: %w", l.conn.RemoteAddr(), l.err)
 }
+
+// hungUp says whether reading has failed because the other side has closed the connection. Where
+// it has not read all that was sent to it, as when it is killed, that is a reset.
+func hungUp(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
 
 var errHungUp = errors.New("the other side has hung up: what it printed says why, if it was not killed")
 
@@ -157,6 +162,13 @@ func (e *strangerError) Error() string {
 	return fmt.Sprintf("it is no verbs perf but %s, which begins with %q: start verbs perf on both sides", stranger(e.said), e.said)
 }
 
+// versionError is what to say of a verbs perf of another version.
+type versionError struct{ theirs string }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("the other side speaks version %q and this one %q: the same verbs has to run on both", e.theirs, strings.TrimSpace(greetingVersion))
+}
+
 // stranger says who begins like that. Strangers are few: the patterns are made for each, and
 // not when a program starts.
 func stranger(said []byte) string {
@@ -171,7 +183,8 @@ func stranger(said []byte) string {
 	return "another program"
 }
 
-// readGreeting reads who the other side is: a *strangerError where it is no verbs perf.
+// readGreeting reads who the other side is: a *strangerError where it is no verbs perf, and a
+// *versionError where it is another.
 func readGreeting(r io.Reader) error {
 	var b [len(greeting)]byte
 	n, err := io.ReadFull(r, b[:])
@@ -179,15 +192,14 @@ func readGreeting(r io.Reader) error {
 	switch {
 	case err == nil && string(b[:]) == greeting:
 		return nil
-	case string(name) != greetingName[:len(name)], errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+	case string(name) != greetingName[:len(name)], errors.Is(err, io.ErrUnexpectedEOF), hungUp(err):
 		return &strangerError{b[:n]}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("it has not said in %v who it is: is it verbs perf?", politeness)
 	case err != nil:
 		return fmt.Errorf("read who it is: %w", err)
 	}
-	return fmt.Errorf("the other side speaks version %q and this one %q: the same verbs has to run on both",
-		strings.TrimSpace(string(b[len(greetingName):])), strings.TrimSpace(greetingVersion))
+	return &versionError{strings.TrimSpace(string(b[len(greetingName):]))}
 }
 
 // writeMessage sends one message.

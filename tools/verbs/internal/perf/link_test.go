@@ -163,7 +163,7 @@ func listener(t *testing.T) net.Listener {
 func TestStrangers(t *testing.T) {
 	l := listener(t)
 	addr := l.Addr().(*net.TCPAddr)
-	told := make(chan string, 10)
+	told := make(chan string, 3*maxStrangers)
 	type end struct {
 		conn net.Conn
 		err  error
@@ -173,11 +173,21 @@ func TestStrangers(t *testing.T) {
 		conn, err := welcome(t.Context(), l, func(err error) { told <- err.Error() })
 		done <- end{conn, err}
 	}()
-	silent, err := net.Dial("tcp", addr.String())
-	if err != nil {
-		t.Fatal(err)
+	// More that are silent than may be: the first have to go.
+	var silent net.Conn
+	for range 2 * maxStrangers {
+		c, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		silent = c
 	}
-	defer silent.Close()
+	for range maxStrangers {
+		if got := <-told; !strings.Contains(got, fmt.Sprintf("not said who it is, and %d more have come", maxStrangers)) {
+			t.Error(got)
+		}
+	}
 	for in, want := range map[string]string{
 		"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n": "no verbs perf but another program",
 		"0000:0018:000011:9562c4:00000000000":       "no verbs perf but perftest",
@@ -223,14 +233,47 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A peer that connects and is silent is said to be.
+// A peer that connects and is silent is said to be, and nothing else is said of it.
 func TestSilent(t *testing.T) {
-	here, there := net.Pipe()
-	defer here.Close()
-	defer there.Close()
-	here.SetReadDeadline(time.Unix(1, 0))
-	if err := readGreeting(here); err == nil || err.Error() != "it has not said in 30s who it is: is it verbs perf?" {
-		t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		if err := meetStranger(t.Context(), here); err == nil || err.Error() != "it has not said in 30s who it is: is it verbs perf?" {
+			t.Error(err)
+		}
+	})
+}
+
+// A peer that closes its connection without having read everything has hung up like any other.
+func TestReset(t *testing.T) {
+	for name, read := range map[string]func(conn net.Conn) (got error, want string){
+		"greeting": func(conn net.Conn) (error, string) {
+			return readGreeting(conn), "it hung up and said nothing: is it verbs perf?"
+		},
+		"message": func(conn net.Conn) (error, string) {
+			l := newLink(conn)
+			defer l.Close()
+			_, err := l.next(t.Context())
+			return err, errHungUp.Error()
+		},
+	} {
+		l := listener(t)
+		defer l.Close()
+		peer, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		peer.(*net.TCPConn).SetLinger(0)
+		peer.Close()
+		if got, want := read(conn); got == nil || got.Error() != want {
+			t.Errorf("%s: %v, want %s", name, got, want)
+		}
 	}
 }
 

@@ -5,13 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 )
 
-// maxStrangers is how many connections may be in doubt at a time. More have to wait.
+// maxStrangers is how many connections may be in doubt at a time. One more takes the place of
+// the one that has been silent for the longest time: those of a scanner hold up no client.
 const maxStrangers = 16
+
+// A doorstep is where connections wait that have not said yet who they are.
+type doorstep struct {
+	mu    sync.Mutex
+	conns []net.Conn // the oldest first
+}
+
+// enter lets a connection wait.
+func (d *doorstep) enter(conn net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.conns) == maxStrangers {
+		d.conns[0].Close()
+		d.conns = slices.Delete(d.conns, 0, 1)
+	}
+	d.conns = append(d.conns, conn)
+}
+
+// leave takes a connection away, and says whether it was still there.
+func (d *doorstep) leave(conn net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.Index(d.conns, conn)
+	if i < 0 {
+		return false
+	}
+	d.conns = slices.Delete(d.conns, i, i+1)
+	return true
+}
 
 // Listen waits for a client and returns the connection to it. When clients can connect it
 // calls listening. Who connects and is no
@@ -35,7 +66,7 @@ func welcome(ctx context.Context, l net.Listener, strange func(error)) (net.Conn
 	var tell sync.Mutex
 	found := make(chan net.Conn)
 	failed := make(chan error, 1)
-	doubtful := make(chan struct{}, maxStrangers)
+	var doubtful doorstep
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -43,10 +74,12 @@ func welcome(ctx context.Context, l net.Listener, strange func(error)) (net.Conn
 				failed <- err
 				return
 			}
-			doubtful <- struct{}{}
+			doubtful.enter(conn)
 			go func() {
-				defer func() { <-doubtful }()
 				err := meetStranger(ctx, conn)
+				if !doubtful.leave(conn) {
+					err = fmt.Errorf("it has not said who it is, and %d more have come", maxStrangers)
+				}
 				if err == nil {
 					select {
 					case found <- conn:
@@ -79,12 +112,14 @@ func welcome(ctx context.Context, l net.Listener, strange func(error)) (net.Conn
 // the client hears what this one speaks.
 func meetStranger(ctx context.Context, conn net.Conn) error {
 	defer hold(ctx, conn)()
-	err := readGreeting(conn)
-	var stranger *strangerError
-	if errors.As(err, &stranger) {
+	switch err := readGreeting(conn); {
+	case errors.As(err, new(*versionError)):
+		greet(conn) // whether or not it hears it
+		return err
+	case err != nil:
 		return err
 	}
-	return errors.Join(err, greet(conn))
+	return greet(conn)
 }
 
 // Dial connects to a server.
