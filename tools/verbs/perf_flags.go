@@ -100,7 +100,10 @@ var perfMissing = sync.OnceValue(func() map[string]string {
 		"force-link": "the link is what the port says", "latency_gap": "messages follow each other at once", "mr_per_qp": "all queue pairs share a memory region",
 		"odp": "memory is registered in full", "rate_limit": "rates are not limited", "burst_size": "see rate_limit", "rate_units": "see rate_limit",
 		"rate_limit_type": "see rate_limit", "typical_pkt_size": "see rate_limit", "wait_destroy": "everything is closed at once",
-		"inline_recv": "receives go to memory", "use_cuda": "messages are in the host's memory", "use_rocm": "see use_cuda", "mmap": "see use_cuda",
+		"inline_recv": "receives go to memory", "use_cuda": "messages are in the host's memory", "use_rocm": "see use_cuda", "mmap": "see use_cuda", "mmap-offset": "see use_cuda",
+		"aes_xts": "messages are not encrypted", "aes_block_size": "see aes_xts", "encrypt_on_tx": "see aes_xts", "sig_before": "see aes_xts", "kek_path": "see aes_xts",
+		"credentials_path": "see aes_xts", "data_enc_keys_number": "see aes_xts", "data_enc_key_app_path": "see aes_xts",
+		"log_dci_streams": "it is of DC: choose RC, UC or UD with -c", "log_active_dci_streams": "see log_dci_streams",
 		"cqe_poll": "up to 64 completions are taken at a time", "pin_cores": "use taskset",
 	}
 })
@@ -279,5 +282,9 @@ func perfFlagError(err error) error {
 	if !known {
 		return usage.Errorf("%v", err)
 	}
-	return usage.Errorf("-%s of perftest is not supported: %s", name, why)
+	dash := "-"
+	if len(name) > 1 {
+		dash = "--"
+	}
+	return usage.Errorf("%s%s of perftest is not supported: %s", dash, name, why)
 }

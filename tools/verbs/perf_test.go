@@ -64,6 +64,34 @@ func runPerf(ctx context.Context, args ...string) (code int, stdout, stderr stri
 	return code, out.String(), errs.String()
 }
 
+// perftestFlags are the flags of perftest 6.06 that are words, of all its programs.
+const perftestFlags = `
+CPU-freq MGID aes_block_size aes_xts all atomic_type bidirectional burst_size com_rdma_cm connection cpu_util cq-mod
+credentials_path data_enc_key_app_path data_enc_keys_number disable_pcie_relaxed dlid dont_xchg_versions dualport duration
+encrypt_on_tx events force-link gid-index help hop_limit ib-dev ib-port inline_recv inline_size ipv6 iters kek_path latency_gap
+limit_bw limit_msgrate log_active_dci_streams log_dci_streams margin mcg mmap mmap-offset mr_per_qp mtu noPeak odp out_json
+out_json_file output outs perform_warm_up pkey_index port post_list qp qp-timeout rate_limit rate_limit_type rate_units rdma_cm
+recv_post_list report-both report-counters report-cycles report-histogram report-per-port report-unsorted report_gbits
+retry_count reversed run_infinitely rx-depth sig_before size sl source_ip tclass tos tx-depth typical_pkt_size use-srq
+use_hugepages use_old_post_send vector version wait_destroy`
+
+// Every flag of perftest's, letters and words, is one here too, or its error says what to use.
+func TestPerftestFlags(t *testing.T) {
+	for _, name := range append(strings.Fields(perftestFlags), strings.Split("ACDFHILMNOQRSTUVWXabcdefghilmnopqrstuwxyz", "")...) {
+		flag := "-" + name
+		if len(name) > 1 {
+			flag = "--" + name
+		}
+		_, err := parsePerf([]string{"send_bw", flag}, io.Discard)
+		if err != nil && strings.Contains(err.Error(), "there is no flag") {
+			t.Error(err)
+		}
+		if err != nil && strings.Contains(err.Error(), "of perftest is not supported") && (!strings.HasPrefix(err.Error(), flag+" ") || strings.HasSuffix(err.Error(), ": ")) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
 // Mistakes end with status 2, a line that says what is wrong and what to do, and a hint.
 // What perftest has and this has not is named.
 func TestPerfBadFlags(t *testing.T) {
@@ -77,13 +105,13 @@ func TestPerfBadFlags(t *testing.T) {
 		"-s 64":                              "say what to measure",
 		"send_tput":                          `there is no test "send_tput": choose one of send_bw`,
 		"send_bw -R":                         "-R of perftest is not supported: rdma_cm is not spoken: leave out -R",
-		"send_bw --rdma_cm":                  "-rdma_cm of perftest is not supported: rdma_cm is not spoken",
+		"send_bw --rdma_cm":                  "--rdma_cm of perftest is not supported: rdma_cm is not spoken",
 		"send_bw -z":                         "-z of perftest is not supported",
 		"send_bw -W a,b":                     "-W of perftest is not supported",
 		"send_bw -T5":                        "-T of perftest is not supported: it is of rdma_cm: use --tclass",
-		"send_bw --out_json":                 "-out_json of perftest is not supported: use -json",
-		"send_bw --out_json_file=x":          "-out_json_file of perftest is not supported: use -json",
-		"send_bw --use-srq":                  "-use-srq of perftest is not supported",
+		"send_bw --out_json":                 "--out_json of perftest is not supported: use -json",
+		"send_bw --out_json_file=x":          "--out_json_file of perftest is not supported: use -json",
+		"send_bw --use-srq":                  "--use-srq of perftest is not supported",
 		"send_bw --run_infinitely":           "use -D with a long time",
 		"write_bw -A FETCH_AND_ADD":          "-A: write_bw has no atomics",
 		"send_bw --nosuch":                   "there is no flag -nosuch",
