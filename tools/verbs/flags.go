@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/goverbs/goverbs/tools/internal/flags"
@@ -68,6 +69,34 @@ func (f *getopt) both(short, long string, define func(name string)) {
 
 func (f *getopt) number(to *int, short, long string) {
 	f.both(short, long, func(name string) { f.IntVar(to, name, *to, "") })
+}
+
+// bytes is a number of bytes, which may have K or M behind it, as perftest has it.
+func (f *getopt) bytes(to *int, short, long string) {
+	f.both(short, long, func(name string) {
+		f.Func(name, "", func(s string) (err error) {
+			*to, err = parseBytes(s)
+			return err
+		})
+	})
+}
+
+// parseBytes reads a number of bytes such as 65536, 64K or 1M.
+func parseBytes(s string) (int, error) {
+	number, unit := s, 1
+	if n, ok := strings.CutSuffix(s, "K"); ok {
+		number, unit = n, 1<<10
+	} else if n, ok := strings.CutSuffix(s, "M"); ok {
+		number, unit = n, 1<<20
+	}
+	n, err := strconv.ParseInt(number, 0, strconv.IntSize)
+	if errors.Is(err, strconv.ErrRange) || err == nil && int(n)*unit/unit != int(n) {
+		return 0, errors.New("the number is too large")
+	}
+	if err != nil {
+		return 0, errors.New("it is a number of bytes, such as 65536, 64K or 1M")
+	}
+	return int(n) * unit, nil
 }
 
 func (f *getopt) word(to *string, short, long string) {

@@ -28,7 +28,8 @@ this process. Flags, in perftest's letters:
   -x, --gid-index INDEX     local GID (RoCE v2, IPv4 before others; verbs devinfo lists them)
   -p, --port PORT           TCP port of the server (18515)
   -c, --connection TYPE     RC, UC or UD (RC)
-  -s, --size BYTES          length of a message (bw 65536, lat 2; UD at most the MTU)
+  -s, --size BYTES          length of a message, also as 64K or 1M (bw 65536, lat 2; UD at
+                            most the MTU)
   -a, --all                 all powers of two from 2 to 2^23
   -n, --iters NUMBER        messages of each queue pair (1000; write_bw 5000)
   -D, --duration SECONDS    measure for so long, in place of -n
@@ -130,7 +131,7 @@ func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 	f.number(&c.GIDIndex, "x", "gid-index")
 	f.number(&c.Port, "p", "port")
 	f.word(&c.Transport, "c", "connection")
-	f.number(&c.Size, "s", "size")
+	f.bytes(&c.Size, "s", "size")
 	f.toggle(&c.All, "a", "all")
 	f.number(&c.Iters, "n", "iters")
 	f.number(&duration, "D", "duration")
