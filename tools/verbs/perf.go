@@ -12,6 +12,7 @@ import (
 	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/verbs/internal/perf"
+	"github.com/goverbs/goverbs/tools/verbs/internal/present"
 )
 
 // cmdPerf is verbs perf. Its exit status is 2 where other flags would help, and 1 for
@@ -42,8 +43,14 @@ func measurePerf(ctx context.Context, o *perfOptions, stdout, stderr io.Writer) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	conn, err := o.connect(ctx, stdout, stderr)
-	if err != nil {
+	var conn net.Conn
+	if err := present.While(ctx, dev, func(ctx context.Context) (err error) {
+		conn, err = o.connect(ctx, stdout, stderr)
+		return err
+	}); err != nil {
+		if conn != nil {
+			conn.Close()
+		}
 		return err
 	}
 	if err := s.Meet(ctx, conn); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverbs/goverbs/tools/internal/tty"
 	"github.com/goverbs/goverbs/tools/verbs/internal/pingpong"
+	"github.com/goverbs/goverbs/tools/verbs/internal/present"
 )
 
 // cmdPingpong is verbs pingpong. Its exit status is 2 where other flags would
@@ -48,7 +49,7 @@ func playPingpong(ctx context.Context, args []string, stdout, stderr io.Writer) 
 		fmt.Fprintf(say, "  no -g given: using GID index %d of port %d of %s, %s (%s)\n", s.Index, s.Port, g.Device(), s.GID, s.Type)
 	}
 	fmt.Fprintf(say, "  local address:  %v\n", g.Local())
-	if err := g.Meet(ctx); err != nil {
+	if err := present.While(ctx, dev, g.Meet); err != nil {
 		return err
 	}
 	fmt.Fprintf(say, "  remote address: %v\n", g.Remote())

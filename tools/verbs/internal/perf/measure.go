@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/cputime"
+	"github.com/goverbs/goverbs/tools/verbs/internal/present"
 )
 
 // Measure warms up and measures messages of one size. The sides measure the same sizes in
@@ -136,7 +137,7 @@ func (s *Side) run(ctx context.Context, n int64, duration time.Duration, count *
 		user, system := after.Since(before)
 		r.cpu = &CPU{UserSec: user.Seconds(), SystemSec: system.Seconds()}
 	}
-	r.theirs, err = p.end(ctx, s.link, r.mine, err)
+	r.theirs, err = p.end(ctx, s.link, r.mine, present.Explain(s.dev, err))
 	return r, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/verbs/internal/present"
 	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -217,7 +218,7 @@ func (g *Game) Play(ctx context.Context, count *atomic.Int64) (time.Duration, er
 // named adds the device to an error.
 func (g *Game) named(err error) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", g.dev.Name(), err)
+		return fmt.Errorf("%s: %w", g.dev.Name(), present.Explain(g.dev, err))
 	}
 	return nil
 }
