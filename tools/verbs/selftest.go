@@ -176,7 +176,11 @@ func (o *selftestOptions) run(ctx context.Context, stdout, stderr io.Writer) err
 	place := placeOf(first)
 	place.Peer, place.Quick, place.Proves = o.peer, o.quick, proves
 	about := selftest.Describe(first)
+	err = selftest.Room(first)
 	first.Close()
+	if err != nil {
+		return err
+	}
 	c := selftest.Config{Open: open, Peer: o.peer, Quick: o.quick, Rounds: o.rounds, Only: o.only, Record: o.record != "", Patience: o.patience}
 	table := stdout
 	if o.json || o.record == "-" {
@@ -260,6 +264,15 @@ func placeOf(d *uverbs.Device) *selftest.Place {
 
 // other is the other end.
 func (o *selftestOptions) other(ctx context.Context, open func() (*uverbs.Device, error), stdout, stderr io.Writer) error {
+	d, err := open()
+	if err != nil {
+		return err
+	}
+	err = selftest.Room(d)
+	d.Close()
+	if err != nil {
+		return err
+	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+strconv.Itoa(o.port))
 	if err != nil {
 		return err

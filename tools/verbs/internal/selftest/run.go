@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/printable"
@@ -135,6 +136,28 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		}
 	}
 	return result, nil
+}
+
+// Room tries to register as much memory as the two ends of a test do. Where too little may be
+// registered, tests say nothing of the device.
+func Room(d *uverbs.Device) error {
+	pd, err := d.NewPD()
+	if err != nil {
+		return nil // that is the device's, and tests will say so
+	}
+	defer pd.Close()
+	mem, err := uverbs.Alloc(2*memoryBytes, nil)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	mr, err := pd.Register(mem.Bytes(), uverbs.LocalWrite)
+	if err == nil {
+		mr.Close()
+	} else if errors.Is(err, syscall.ENOMEM) {
+		return err
+	}
+	return nil
 }
 
 // wanted says whether a test was chosen.

@@ -3,13 +3,16 @@ package selftest
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/mlx5/model"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/sim"
 )
@@ -261,5 +264,53 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q twice", n)
 		}
 		seen[n] = true
+	}
+}
+
+// Where too little memory may be registered Room says so, and nothing where registering fails for a
+// reason of the device's.
+func TestRoom(t *testing.T) {
+	f := newFabric(t)
+	d, err := f.Open("sim0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, test := range []struct {
+		script string
+		want   error
+	}{{"", nil}, {"ioctl method=IB_USER_VERBS_CMD_REG_MR: refuse ENOMEM", syscall.ENOMEM}, {"ioctl method=IB_USER_VERBS_CMD_REG_MR: refuse EIO", nil}} {
+		if err := f.Model().Script(test.script); err != nil {
+			t.Fatal(err)
+		}
+		if err := Room(d); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", test.script, err)
+		}
+	}
+}
+
+// A port of RoCE without an IPv4 address has groups of IPv6.
+func TestMulticastWithoutIPv4(t *testing.T) {
+	f := newFabric(t)
+	if err := f.Model().Devices()[0].SetGID(1, 2, model.GID{}); err != nil {
+		t.Fatal(err)
+	}
+	c := onModel(t, f)
+	c.Only = []string{"UD: multicast"}
+	r, err := Run(t.Context(), c)
+	if err != nil || len(r.Rows) != 1 || r.Rows[0].Outcome != Passed {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	made := func(gid string, roce bool) *Answer {
+		return &Answer{Device: &Device{Roce: roce}, Endpoint: &uverbs.Endpoint{GID: uverbs.GIDFromAddr(netip.MustParseAddr(gid))}}
+	}
+	for _, test := range []struct {
+		gid  string
+		roce bool
+		want string
+	}{{"10.0.0.1", true, testGroup}, {"fe80::1", true, testGroupV6}, {"2001:db8::1", true, testGroupV6}, {"fe80::1", false, testGroup}} {
+		if got := groupFor(made(test.gid, test.roce)); got != test.want {
+			t.Errorf("%s, RoCE %v: %s, want %s", test.gid, test.roce, got, test.want)
+		}
 	}
 }

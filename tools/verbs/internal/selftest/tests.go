@@ -235,16 +235,29 @@ func testFullPacket(ctx context.Context, t *bench) error {
 	return t.check(ctx, t.b, "what arrived", targetAt+uverbs.GRHLen, n, 5)
 }
 
-// testGroup is a group that nobody has: of those for documentation (RFC 6676).
-const testGroup = "233.252.0.17"
+// Groups that nobody has: of those for documentation (RFC 6676).
+const (
+	testGroup   = "233.252.0.17"
+	testGroupV6 = "ff02::db8:0:11"
+)
+
+// groupFor is a group that a device can send to. The addresses of a RoCE packet are of one version
+// of IP, and a port may have none of IPv4.
+func groupFor(made *Answer) string {
+	if a, ok := made.Endpoint.GID.Addr(); made.Device.Roce && ok && !a.Is4() {
+		return testGroupV6
+	}
+	return testGroup
+}
 
 func testMulticast(ctx context.Context, t *bench) error {
 	if err := t.meet(ctx, usual(uverbs.UD), usual(uverbs.UD), nil); err != nil {
 		return err
 	}
 	t.claims = claimsGroups // from here on: that there are datagrams is another matter
+	group := groupFor(t.made[0])
 	for _, s := range []side{t.a, t.b} {
-		if _, err := t.order(ctx, s, Order{Do: doJoin, Group: testGroup}); err != nil {
+		if _, err := t.order(ctx, s, Order{Do: doJoin, Group: group}); err != nil {
 			return err
 		}
 		if err := t.post(ctx, s, Work{Op: cq.OpRecv, ID: 8, Pieces: []Piece{{targetAt, 1000}}}); err != nil {
