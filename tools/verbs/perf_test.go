@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -258,6 +259,10 @@ func TestPerfOutput(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
+	}
+	// Latencies have six figures, as perftest's, and the heads stand right above their columns again.
+	if !regexp.MustCompile(`(?m)^10, [0-9.e+]{1,11}\n`).MatchString(out) || !regexp.MustCompile(`\n-+\n #bytes #iterations .*\n 2 +10 +\S+ .*\n-+\n$`).MatchString(out) {
+		t.Error(out)
 	}
 	if out := run("send_bw -d sim0 -n 10 --report_gbits"); !strings.Contains(out, "BW average[Gb/sec]") {
 		t.Error(out)

@@ -132,8 +132,11 @@ func (t *Text) scale() float64 {
 // WriteResult writes the line of a report.
 func (t *Text) WriteResult(w io.Writer, c *Config, r *Report) error {
 	var b strings.Builder
-	if r.times != nil {
+	if r.times != nil && (t.Sorted || t.Unsorted || t.Bars) {
 		t.latencies(&b, r)
+		if t.Only == "" { // the heads are far up now
+			b.WriteString(rule + t.columns(c))
+		}
 	}
 	lat := r.Latency
 	if lat == nil {
@@ -189,7 +192,7 @@ func (t *Text) latencies(b *strings.Builder, r *Report) {
 	list := func(all []int64) {
 		b.WriteString("#, usec\n")
 		for i, d := range all {
-			fmt.Fprintf(b, "%d, %g\n", i+1, r.times.usec(float64(d), r.parts))
+			fmt.Fprintf(b, "%d, %.6g\n", i+1, r.times.usec(float64(d), r.parts))
 		}
 		if !r.times.all {
 			fmt.Fprintf(b, "(the first %d of %d)\n", len(all), r.times.n)
