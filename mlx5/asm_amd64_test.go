@@ -20,9 +20,9 @@ var hot = map[string][]string{
 		"mlx5.(*CQ).skip",   // quiet requests
 		"mlx5.(*CQ).slowly", // failures, what is out of order, what is dropped
 	},
-	"mlx5.(*CQ).bodies":     {"mlx5.bodies", "mlx5.(*CQ).slowly", "mlx5.(*consumer).scan"},
+	"mlx5.(*CQ).numbered":   {"mlx5.(*CQ).slowly", "mlx5.(*consumer).scan"},
 	"mlx5.(*consumer).scan": {"mlx5.scan"},
-	"mlx5.(*CQ).Poll":       {"mlx5.(*CQ).bodies"},
+	"mlx5.(*CQ).Poll":       {"mlx5.bodies", "mlx5.(*CQ).numbered"},
 	"mlx5.(*consumer).give": {},
 	"mlx5.(*CQ).Empty":      {},
 	"cq.(*Slot).Sent":       {},

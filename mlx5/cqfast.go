@@ -21,27 +21,6 @@ const (
 	sameMask = low24<<32 | 0xffff<<16 | kindMask
 )
 
-// bodies decodes what is software's of the want entries from index next on, behind
-// the first n completions in wcs. The entries follow one another in memory, the first
-// is software's, and there is room for all. It returns how many completions there are
-// then, and the index after the last entry that it took.
-//
-// First come the owner words, so that the loads of entries that are not in the cache
-// overlap, then the bodies. One pass was measured to save a tenth where the entries are
-// in the cache already, and to take twice as long where another core wrote them.
-func (q *CQ) bodies(next, want uint32, wcs []cq.WC, n int) (int, uint32) {
-	switch {
-	case q.decode.endpoints == nil:
-		count := max(q.scan(next, want), 1) // see the other bodies
-		mmio.ReadBarrier()
-		return q.slowly(next, count, wcs, n), next + count
-	case q.ring.stride == 64 && q.decode.stampMask == 0:
-		return bodies[[64]byte, plain](q, next, want, wcs, n)
-	}
-	// One function for all others: each more is 7 kB of every program.
-	return bodies[[0]byte, stamped](q, next, want, wcs, n)
-}
-
 // Type parameters choose what is the same for all completions of a queue or a run:
 // the compiler makes a function for each, in which they are constants, as lengths of
 // arrays. stamps are whether completions have a time stamp.
@@ -68,6 +47,14 @@ type (
 	datagrams [cq.KeyDatagram]byte
 )
 
+// bodies decodes what is software's of the want entries from index next on, behind
+// the first n completions in wcs. The entries follow one another in memory, the first
+// is software's, and there is room for all. It returns how many completions there are
+// then, and the index after the last entry that it took.
+//
+// First come the owner words, so that the loads of entries that are not in the cache
+// overlap, then the bodies. One pass was measured to save a tenth where the entries are
+// in the cache already, and to take twice as long where another core wrote them.
 func bodies[E entrySize, T stamps](q *CQ, next, want uint32, wcs []cq.WC, n int) (int, uint32) {
 	count := want
 	if want > 1 {
@@ -111,6 +98,13 @@ func bodies[E entrySize, T stamps](q *CQ, next, want uint32, wcs []cq.WC, n int)
 			return n, next
 		}
 	}
+}
+
+// numbered is bodies for a device that tells queue pairs by QPN.
+func (q *CQ) numbered(next, want uint32, wcs []cq.WC, n int) (int, uint32) {
+	count := max(q.scan(next, want), 1) // see bodies
+	mmio.ReadBarrier()
+	return q.slowly(next, count, wcs, n), next + count
 }
 
 // skip ends the quiet requests before the one whose success e is, and says whether
