@@ -11,14 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// check refuses what cannot be.
-func (h harsh) check() error {
-	if h.CPUs != 0 && (h.CPUs < 0.01 || h.CPUs > 64) {
-		return exitError{exitUsage, fmt.Errorf("-cpumax %v: from 0.01 to 64 processors", h.CPUs)}
-	}
-	return nil
-}
-
 // cgroups is where the guest has the unified hierarchy.
 const cgroups = "/sys/fs/cgroup"
 

@@ -41,6 +41,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -174,6 +175,9 @@ func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
 	fs.IntVar(&g.nodes, "numa", 1, "`number` of NUMA nodes to share memory and CPUs out among")
 	fs.StringVar(&g.with, "with", "", "`rdma-core` adds a busybox shell, ibverbs-utils, perftest, rdma and ip")
 	fs.Func("module", "load another kernel `module`, for instance mlx5_ib (repeat for more)", func(s string) error {
+		if s == "" {
+			return errors.New("a module has a name, such as mlx5_ib")
+		}
 		g.modules = append(g.modules, s)
 		return nil
 	})
@@ -182,7 +186,12 @@ func addGuestFlags(fs *flag.FlagSet, g *guestFlags) {
 		g.files = append(g.files, f)
 		return err
 	})
-	fs.Float64Var(&g.harsh.CPUs, "cpumax", 0, "give the program this `share` of processors' time, such as 0.5, by a cgroup")
+	fs.Func("cpumax", "give the program this `share` of processors' time, such as 0.5, by a cgroup", func(s string) (err error) {
+		if g.harsh.CPUs, err = strconv.ParseFloat(s, 64); err != nil || !(g.harsh.CPUs >= 0.01 && g.harsh.CPUs <= 64) {
+			return errors.New("it is the time of 0.01 to 64 processors")
+		}
+		return nil
+	})
 	fs.BoolVar(&g.harsh.Storm, "storm", false, "send the program SIGURG all the time")
 	fs.BoolVar(&g.console, "console", false, "show the guest's console")
 	fs.BoolVar(&g.install, "install", false, "install missing programs (QEMU) with apt-get; needs root")
@@ -239,9 +248,6 @@ func (g *guestFlags) check() error {
 	}
 	if g.timeout <= 0 {
 		return bad("-timeout %v: must be more than 0", g.timeout)
-	}
-	if err := g.harsh.check(); err != nil {
-		return err
 	}
 	switch g.with {
 	case "":

@@ -123,6 +123,12 @@ func cmdFetch(ctx context.Context, args []string) (int, error) {
 	if fs.NArg() != 0 {
 		return 0, exitError{exitUsage, fmt.Errorf("fetch takes no arguments besides flags, not %q", fs.Args())}
 	}
+	all := strings.Split(*kernels, ",")
+	for _, series := range all {
+		if _, ok := kernelSuites[series]; !ok {
+			return 0, exitError{exitUsage, fmt.Errorf("-kernel %q: there are %s", series, strings.Join(kernelSeries(), ", "))}
+		}
+	}
 	h, err := newHost(*install)
 	if err != nil {
 		return 0, err
@@ -139,7 +145,7 @@ func cmdFetch(ctx context.Context, args []string) (int, error) {
 		if _, err := h.userland(ctx, arch); err != nil {
 			return 0, err
 		}
-		for series := range strings.SplitSeq(*kernels, ",") {
+		for _, series := range all {
 			if arch != "amd64" && series != "6.12" {
 				continue // The older kernels are run on amd64 only.
 			}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/goverbs/goverbs/tools/decode"
 	"github.com/goverbs/goverbs/tools/internal/tty"
+	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 )
 
 const decodeUsage = `usage: verbs decode [-json] [FILE...]
@@ -32,6 +34,9 @@ func cmdDecode(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	asJSON := f.Bool("json", false, "print an array of objects instead of explanations")
 	if _, err := parseFlagsFirst(f, args, decodeUsage, stdout); err != nil {
 		return exitStatus(ctx, "decode", err, stderr)
+	}
+	if slices.Contains(f.Args(), "") {
+		return exitStatus(ctx, "decode", usage.Errorf("the name of a file is empty: - is standard input"), stderr)
 	}
 	// A read from a terminal or a pipe cannot be interrupted; leaving can. What
 	// is left behind then prints nothing more.

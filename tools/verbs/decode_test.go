@@ -44,6 +44,7 @@ func TestDecodeExitStatus(t *testing.T) {
 		{[]string{miss}, 1, "no failed completion found"},
 		{[]string{mthca}, 1, "not mlx5"},
 		{[]string{"-nosuchflag"}, 2, "verbs decode: there is no flag -nosuchflag"},
+		{[]string{hit, ""}, 2, "the name of a file is empty: - is standard input"},
 		{[]string{hit, filepath.Join(t.TempDir(), "nosuchfile")}, 2, "nosuchfile"},
 		{[]string{t.TempDir()}, 2, "directory"},
 		{[]string{"-h"}, 0, "usage: verbs decode"},

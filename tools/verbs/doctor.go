@@ -84,15 +84,19 @@ func parseDoctor(args []string, stdout io.Writer) (o doctorOptions, err error) {
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "wait no longer than this `time` for the kernel: what hangs is reported")
 	f.BoolVar(&o.json, "json", false, "write JSON, with keys that stay")
 	f.BoolVar(&o.verbose, "v", false, "list every check, what it saw, and what follows from other findings")
-	switch _, err = parseFlags(f, args, doctorUsage, stdout); {
-	case err == nil && (o.pollers < 0 || o.pollers > 1<<16):
-		err = usage.Errorf("-pollers %d: the number of polling goroutines is 0 to %d", o.pollers, 1<<16)
-	case err == nil && o.timeout <= 0:
+	switch given, bad := parseFlags(f, args, doctorUsage, stdout); {
+	case bad != nil:
+		err = bad
+	case given["pollers"] && (o.pollers < 1 || o.pollers > 1<<16):
+		err = usage.Errorf("-pollers %d: the number of polling goroutines is 1 to %d; leave it out where none polls", o.pollers, 1<<16)
+	case given["memlock"] && o.memlock == 0:
+		err = usage.Errorf("-memlock 0: leave it out where nothing is to be registered, or say how much is")
+	case o.timeout <= 0:
 		err = usage.Errorf("-timeout %v: it takes some time to look; leave it out for 30 seconds", o.timeout)
-	case err == nil && isSimulated(o.device):
+	case isSimulated(o.device):
 		err = usage.Errorf("-d %s: that device is in software, in the memory of one process: nothing of this machine keeps it from working", o.device)
-	case err == nil && (o.pid < 0 || o.pid > 1<<22):
-		err = usage.Errorf("-pid %d: a process has a number of 1 to %d", o.pid, 1<<22)
+	case given["pid"] && (o.pid < 1 || o.pid > 1<<22):
+		err = usage.Errorf("-pid %d: a process has a number of 1 to %d; leave it out for this one", o.pid, 1<<22)
 	}
 	return o, err
 }

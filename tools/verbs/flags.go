@@ -25,22 +25,21 @@ func parseFlags(f *flag.FlagSet, args []string, text string, help io.Writer) (gi
 
 // parseFlagsFirst parses the flags of a command, before its arguments. -h prints the text, the
 // flags behind it, and is errHelp. All other errors are wrong use. given are the flags that were
-// there, of which none may be empty: who writes -d "$DEVICE" means a device.
+// there.
 func parseFlagsFirst(f *flag.FlagSet, args []string, text string, help io.Writer) (given map[string]bool, err error) {
 	if err := flags.Parse(f, args, text, help); errors.Is(err, errHelp) {
 		return nil, err
 	} else if err != nil {
 		return nil, usage.Errorf("%v", err)
 	}
-	given = map[string]bool{}
-	f.Visit(func(f *flag.Flag) {
-		given[f.Name] = true
-		if g, ok := f.Value.(flag.Getter); ok && g.Get() == "" && err == nil {
-			what, _ := flag.UnquoteUsage(f)
-			err = usage.Errorf("-%s has nothing in it: leave it out, or say which %s", f.Name, what)
-		}
-	})
-	return given, err
+	return givenFlags(f), nil
+}
+
+// givenFlags are the flags that were there.
+func givenFlags(f *flag.FlagSet) map[string]bool {
+	given := map[string]bool{}
+	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return given
 }
 
 // A getopt has flags as programs in C have them: with a letter, a word, or both, before
@@ -111,7 +110,11 @@ func (f *getopt) toggle(to *bool, short, long string) {
 func (f *getopt) parse(args []string) (others []string, err error) {
 	rest := splitShort(args, f.short, f.FlagSet)
 	for len(rest) > 0 {
-		if err := flags.Explain(f.FlagSet, f.Parse(rest)); err != nil {
+		err := flags.Explain(f.FlagSet, f.Parse(rest))
+		if err == nil {
+			err = flags.Filled(f.FlagSet)
+		}
+		if err != nil {
 			return nil, err
 		}
 		n := len(rest) - f.NArg()

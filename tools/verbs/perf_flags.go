@@ -193,9 +193,7 @@ func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 	}
 	c.Duration = time.Duration(duration) * time.Second
 	c.Samples = o.text.Sorted || o.text.Unsorted || o.text.Bars
-	given := map[string]bool{}
-	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	return o, o.finish(hosts[1:], events, adaptive, given)
+	return o, o.finish(hosts[1:], events, adaptive, givenFlags(f.FlagSet))
 }
 
 // finish checks what flags cannot.
@@ -211,10 +209,6 @@ func (o *perfOptions) finish(hosts []string, events, adaptive bool, given map[st
 		return usage.Errorf("the server's name is empty")
 	case len(hosts) == 1 && !isHost(hosts[0]):
 		return usage.Errorf("server %q: it is a name or an address, without a port, which is given with -p", hosts[0])
-	case any("d", "ib-dev") && c.Device == "":
-		return usage.Errorf("-d: the device's name is empty")
-	case given["svg"] && o.svg == "":
-		return usage.Errorf("-svg: the file's name is empty")
 	case c.Test.Verb != perf.Atomic && any("A", "atomic_type"):
 		return usage.Errorf("-A: %s has no atomics", c.Test)
 	case events && adaptive:

@@ -57,11 +57,11 @@ func parsePingpong(args []string, help io.Writer) (cfg pingpong.Config, asJSON b
 	} else if err != nil {
 		return cfg, false, usage.Errorf("%s", err)
 	}
-	return cfg, asJSON, finishPingpong(&cfg, hosts, f.FlagSet)
+	return cfg, asJSON, finishPingpong(&cfg, hosts)
 }
 
 // finishPingpong checks what flags cannot.
-func finishPingpong(cfg *pingpong.Config, hosts []string, fs *flag.FlagSet) error {
+func finishPingpong(cfg *pingpong.Config, hosts []string) error {
 	switch {
 	case len(hosts) > 1:
 		return usage.Errorf("one server at most, not %s", strings.Join(hosts, " and "))
@@ -69,11 +69,6 @@ func finishPingpong(cfg *pingpong.Config, hosts []string, fs *flag.FlagSet) erro
 		return usage.Errorf("the server's name is empty")
 	case len(hosts) == 1:
 		cfg.Server = hosts[0]
-	}
-	named := false
-	fs.Visit(func(f *flag.Flag) { named = named || f.Name == "d" || f.Name == "ib-dev" })
-	if named && cfg.Device == "" {
-		return usage.Errorf("-d: the device's name is empty")
 	}
 	return cfg.Validate()
 }

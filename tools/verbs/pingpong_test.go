@@ -82,7 +82,7 @@ func TestPingpongBadFlags(t *testing.T) {
 		"--odp":           "-odp",
 		"a b":             "one server at most, not a and b",
 		"a -e b":          "one server at most, not a and b",
-		"--ib-dev= -n 10": "device's name is empty",
+		"--ib-dev= -n 10": "-ib-dev has nothing in it: leave it out, or say what",
 	} {
 		var stdout, stderr bytes.Buffer
 		code := cmdPingpong(t.Context(), strings.Fields(args), &stdout, &stderr)

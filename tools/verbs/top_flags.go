@@ -72,8 +72,12 @@ func parseTop(args []string, stdout io.Writer) (o topOptions, err error) {
 	f.BoolVar(&o.events, "events", false, "measure how long readers of completion events take to wake: two probes for each event")
 	f.BoolVar(&o.syscalls, "syscalls", false, "count calls to uverbs by process and method: two probes for each call")
 	f.BoolVar(&o.cqe, "cqe", false, "count each completion of soft-RoCE: a probe for each")
-	if _, err = parseFlags(f, args, topUsage, stdout); err != nil {
+	given, err := parseFlags(f, args, topUsage, stdout)
+	switch {
+	case err != nil:
 		return o, err
+	case o.once && o.count == 0 && given["n"]:
+		return o, usage.Errorf("-once is one look, and -n 0 goes on: leave one of them out")
 	}
 	return o, o.check()
 }

@@ -197,7 +197,7 @@ func TestTopUnprivileged(t *testing.T) {
 func TestTopRefusals(t *testing.T) {
 	for args, want := range map[string]string{
 		"-x": "there is no flag -x", "rxe0": `unexpected argument "rxe0"`, "-i 0": `"0" is not a time from 100ms to 1h0m0s`, "-i -1": "is not a time", "-i NaN": "is not a time",
-		"-i 1e300": "is not a time", "-i soon": `"soon" is not a time`, "-n -1": "-n -1: the number of looks", "-once -n 2": "-once is one look", "-trace=on": "-trace=on: it is auto or off",
+		"-i 1e300": "is not a time", "-i soon": `"soon" is not a time`, "-n -1": "-n -1: the number of looks", "-once -n 2": "-once is one look", "-once -n 0": "-once is one look, and -n 0 goes on", "-trace=on": "-trace=on: it is auto or off",
 		"-trace=off -cqe": "-trace=off turns off", "-listen :1 -once": "do not go with it", "-listen :1 -json": "do not go with it", "-listen 9400": "an address is host:port",
 		"-listen localhost:": "an address is host:port", "-listen [::1": "or [::1]:9400", "-listen :65536": "a port is a number up to 65535", "-listen :-1": "a port is a number",
 		"-listen=": "-listen has nothing in it", "-d=": "-d has nothing in it", "-d sim0": "in software", "-d nosuch0": `-d "nosuch0": there is no such device; there are: rxe0`,

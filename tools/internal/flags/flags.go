@@ -20,11 +20,14 @@ import (
 	"time"
 )
 
-// Parse parses args. For -h it writes a text to help, and the flags behind it, and returns
-// flag.ErrHelp.
+// Parse parses args, of which no flag may have nothing in it: see [Filled]. For -h it writes a text
+// to help, and the flags behind it, and returns flag.ErrHelp.
 func Parse(fs *flag.FlagSet, args []string, text string, help io.Writer) error {
 	fs.SetOutput(io.Discard)
 	err := fs.Parse(args)
+	if err == nil {
+		return Filled(fs)
+	}
 	if !errors.Is(err, flag.ErrHelp) {
 		return Explain(fs, err)
 	}
@@ -33,6 +36,22 @@ func Parse(fs *flag.FlagSet, args []string, text string, help io.Writer) error {
 	}
 	fs.SetOutput(help)
 	fs.PrintDefaults()
+	return err
+}
+
+// Filled is an error when a flag was given that has nothing in it: who writes -d "$DEVICE" means a
+// device, and not the default.
+func Filled(fs *flag.FlagSet) (err error) {
+	fs.Visit(func(f *flag.Flag) {
+		if g, ok := f.Value.(flag.Getter); !ok || g.Get() != "" || err != nil {
+			return
+		}
+		what := "what"
+		if name, usage := flag.UnquoteUsage(f); usage != "" {
+			what = "which " + name
+		}
+		err = fmt.Errorf("-%s has nothing in it: leave it out, or say %s", f.Name, what)
+	})
 	return err
 }
 

@@ -51,6 +51,24 @@ func TestParse(t *testing.T) {
 	if err := Parse(fs, []string{"-n", "many"}, "usage: x\n", &out); err == nil || out.Len() > 0 {
 		t.Errorf("%v, %q", err, out.String())
 	}
+	fs.String("o", "here", "")
+	file := fs.String("file", "", "a `file`")
+	for name, want := range map[string]string{
+		"-o":    "-o has nothing in it: leave it out, or say what",
+		"-file": "-file has nothing in it: leave it out, or say which file",
+	} {
+		if err := Parse(fs, []string{"-n", "4", name, ""}, "usage: x\n", &out); err == nil || err.Error() != want || out.Len() > 0 {
+			t.Errorf("%s: %v, want %s; %q", name, err, want, out.String())
+		}
+		if err := Parse(fs, []string{name, "x"}, "", &out); err != nil {
+			t.Errorf("%s x: %v", name, err)
+		}
+	}
+	if *file != "x" {
+		t.Errorf("-file is %q", *file)
+	}
+	fs = flag.NewFlagSet("x", flag.ContinueOnError)
+	fs.Int("n", 0, "a `number`")
 	if err := Parse(fs, []string{"-h"}, "usage: x\n", &out); err != flag.ErrHelp || out.String() != "usage: x\n  -n number\n    \ta number\n" {
 		t.Errorf("%v, %q", err, out.String())
 	}
