@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goverbs/goverbs/mlx5"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 const (
@@ -91,7 +92,7 @@ func (a *assembler) end() {
 // abandon tells of a dump that never became whole.
 func (a *assembler) abandon(d *dump) {
 	if !d.work && d.announced && d.size < 64 {
-		a.note(Note{Line: d.first, Text: "half a dump: " + plural(int(d.size), "byte") +
+		a.note(Note{Line: d.first, Text: "half a dump: " + plural.Of(int(d.size), "byte") +
 			" of 64; what matters stands in the last 16"})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // Text writes findings for people: each with what it means and what to look at,
@@ -114,17 +116,9 @@ func (t *Text) what(f *Finding) (s string) {
 // flushRun ends a row of flushes.
 func (t *Text) flushRun() {
 	if n := t.run.n - shown; n > 0 {
-		t.printf("  ... and %s more up to line %d\n", plural(n, "flush"+es(n)), t.run.lines[1])
+		t.printf("  ... and %s more up to line %d\n", plural.Of(n, "flush"), t.run.lines[1])
 	}
 	t.run = flushRun{}
-}
-
-// es makes plural's "s" the right one.
-func es(n int) string {
-	if n == 1 {
-		return ""
-	}
-	return "e"
 }
 
 // full writes an explanation.
@@ -209,7 +203,7 @@ func (t *Text) repeatedNotes() {
 		more += max(0, n-shown)
 	}
 	if more > 0 {
-		t.printf("\n%s more like those above.\n", plural(more, "note"))
+		t.printf("\n%s more like those above.\n", plural.Of(more, "note"))
 	}
 }
 
@@ -219,7 +213,7 @@ func (t *Text) Close() error {
 	t.repeatedNotes()
 	if n := t.first + t.flushes + t.further; n > 0 {
 		t.printf("\n%s: %d first, %d further on a QP that had failed, %s.\n",
-			plural(n, "failed completion"), t.first, t.further, plural(t.flushes, "flush"+es(t.flushes)))
+			plural.Of(n, "failed completion"), t.first, t.further, plural.Of(t.flushes, "flush"))
 	}
 	return t.err
 }

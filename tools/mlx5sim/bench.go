@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverbs/goverbs/mlx5/model"
 	"github.com/goverbs/goverbs/tools/internal/flags"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs/uverbstest/simproc"
 )
 
@@ -134,7 +135,7 @@ func (o *benchOptions) run(ctx context.Context, stdout, stderr io.Writer) (code 
 		return true
 	})
 	if missing > 0 {
-		fmt.Fprintf(stderr, "mlx5sim bench: with one processor there is no other to write the ring: %d rows are left out\n", missing)
+		fmt.Fprintf(stderr, "mlx5sim bench: with one processor there is no other to write the ring: %s left out\n", plural.Of(missing, "row"))
 	}
 	if len(groups) == 0 {
 		return exitUsage, fmt.Errorf("no row matches %q", o.only)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/goverbs/goverbs/mlx5/model"
 	"github.com/goverbs/goverbs/tools/internal/flags"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs/uverbstest/simproc"
 )
 
@@ -157,7 +158,7 @@ func (o *differentialOptions) run(ctx context.Context, c string, stdout io.Write
 		if o.json {
 			fmt.Fprintf(stdout, `{"seed":%d,"requests":%d,"steps":%d,"device":%q,"seconds":%.3f}`+"\n", seed, p.requests, p.steps, p.kind(), time.Since(begin).Seconds())
 		} else {
-			fmt.Fprintf(stdout, "seed %d: %d requests in %d steps on %s, %.1f s: the same\n", seed, p.requests, p.steps, p.kind(), time.Since(begin).Seconds())
+			fmt.Fprintf(stdout, "seed %d: %s in %s on %s, %.1f s: the same\n", seed, plural.Of(p.requests, "request"), plural.Of(p.steps, "step"), p.kind(), time.Since(begin).Seconds())
 		}
 	}
 	var names []string
@@ -170,7 +171,7 @@ func (o *differentialOptions) run(ctx context.Context, c string, stdout io.Write
 		fmt.Fprintf(stdout, `{"requests":%d,"seeds":%d,"seconds":%.3f,"differences":%d}`+"\n", total, o.seeds, time.Since(began).Seconds(), len(names))
 		return nil
 	}
-	fmt.Fprintf(stdout, "%d requests over %d seeds in %.0f s, only the named differences: %s\n", total, o.seeds, time.Since(began).Seconds(), strings.Join(names, ", "))
+	fmt.Fprintf(stdout, "%s over %s in %.0f s, only the named differences: %s\n", plural.Of(total, "request"), plural.Of(o.seeds, "seed"), time.Since(began).Seconds(), strings.Join(names, ", "))
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // A unitTest is one test as Python's unittest reports it.
@@ -95,7 +97,7 @@ func readUnittest(o outcome) (tests []unitTest, complaints []string) {
 	case total < 0 && failures == 0:
 		complaints = append(complaints, fmt.Sprintf("prints no total, exit status %d", o.code))
 	case total >= 0 && total != methods && failures == 0:
-		complaints = append(complaints, fmt.Sprintf("ran %d tests, of which %d are in its report", total, methods))
+		complaints = append(complaints, fmt.Sprintf("ran %s, of which %d are in its report", plural.Of(total, "test"), methods))
 	case o.code != 0 && failures == 0 && len(complaints) == 0:
 		complaints = append(complaints, fmt.Sprintf("exit status %d, and no test fails", o.code))
 	}

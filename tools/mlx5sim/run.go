@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/mlx5/model"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs/uverbstest/simproc"
 )
 
@@ -60,8 +61,8 @@ func cmdRun(args []string, stdin *os.File, stdout, stderr io.Writer) int {
 	code := (&run{server: s, signals: signals, stderr: stderr, wait: o.wait}).all(o.programs, stdin, stdout)
 	if o.stat {
 		st := s.Stats()
-		fmt.Fprintf(stderr, "mlx5sim: %.1f s; %d opens, %d system calls, %d looks at registers, %d with doorbells, %d events\n",
-			time.Since(begin).Seconds(), st.Opens, st.Calls, st.Looks, st.Doorbells, st.Events)
+		fmt.Fprintf(stderr, "mlx5sim: %.1f s; %s, %s, %s at registers, %d with doorbells, %s\n",
+			time.Since(begin).Seconds(), plural.Of(st.Opens, "open"), plural.Of(st.Calls, "system call"), plural.Of(st.Looks, "look"), st.Doorbells, plural.Of(st.Events, "event"))
 	}
 	err = s.Close()
 	if tr != nil {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // greeting is what the README's program ends with.
@@ -56,8 +58,8 @@ func follow(ctx context.Context, dir string, guest bool, out io.Writer) (err err
 	if n.greetings == 0 {
 		return fmt.Errorf("no command of the README printed %q", greeting)
 	}
-	fmt.Fprintf(out, "%6.1f s in all, %.0f of one processor, of %.0f that there are; the program said %q %d times\n",
-		time.Since(begin).Seconds(), n.spent.Seconds(), limit.Seconds(), greeting, n.greetings)
+	fmt.Fprintf(out, "%6.1f s in all, %.0f of one processor, of %.0f that there are; the program said %q %s\n",
+		time.Since(begin).Seconds(), n.spent.Seconds(), limit.Seconds(), greeting, plural.Of(n.greetings, "time"))
 	if n.spent > limit {
 		return fmt.Errorf("it takes longer than %v", limit)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/paired"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // A benchLine is one comparison; as JSON it is a line's worth of figures.
@@ -117,7 +118,7 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 		return 0, err
 	}
 	if !*asJSON {
-		fmt.Printf("verbs pingpong against itself and ibv_rc_pingpong against itself, alternating, in one guest: Linux %s, %d CPUs, %s.\nRatios are verbs / rdma-core, less is better.\n", v, v.machine.cpus, v.accel())
+		fmt.Printf("verbs pingpong against itself and ibv_rc_pingpong against itself, alternating, in one guest: Linux %s, %s, %s.\nRatios are verbs / rdma-core, less is better.\n", v, plural.Of(v.machine.cpus, "CPU"), v.accel())
 		if !v.machine.kvm {
 			fmt.Println("EMULATED TIMING: absolute times say nothing about hardware.")
 		}

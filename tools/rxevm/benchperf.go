@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/paired"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // perfBench is rxevm bench -perf: verbs perf and perftest by turns in one guest, and how long
@@ -371,10 +372,10 @@ func (b *perfBench) head(v *vm) error {
 	if b.json {
 		return nil
 	}
-	_, err := fmt.Fprintf(b.out, `verbs perf and perftest by turns, each against itself, in one guest: Linux %s, %d CPUs, %s.
+	_, err := fmt.Fprintf(b.out, `verbs perf and perftest by turns, each against itself, in one guest: Linux %s, %s, %s.
 Both: -t %d -r %d -Q %d -u %d, no inline data, no warm-up. CPU time is that of both processes from exec to exit, by wait4.
 Ratios are verbs / perftest.
-`, v, v.machine.cpus, v.accel(), perfSendDepth, perfRecvDepth, perfSignalEvery, perfTimeout)
+`, v, plural.Of(v.machine.cpus, "CPU"), v.accel(), perfSendDepth, perfRecvDepth, perfSignalEvery, perfTimeout)
 	if err == nil && !v.machine.kvm {
 		_, err = fmt.Fprintln(b.out, "EMULATED TIMING: absolute times say nothing about hardware.")
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/goverbs/goverbs/tools/internal/ldflags"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
 )
 
@@ -82,7 +83,7 @@ func (b *waitingBench) onModel(ctx context.Context) (*waitreport.Report, error) 
 	if err := os.WriteFile(verbs, program, 0o755); err != nil {
 		return nil, err
 	}
-	b.host.note("verbs waiting on the model, on this machine: %d rounds", b.rounds)
+	b.host.note("verbs waiting on the model, on this machine: %s", plural.Of(b.rounds, "round"))
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, verbs, "waiting", "-json", "-d", "sim0", "-n", strconv.Itoa(b.rounds))
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -105,7 +106,7 @@ func (b *waitingBench) inGuest(ctx context.Context) (*waitreport.Report, error) 
 	if err != nil {
 		return nil, err
 	}
-	b.host.note("verbs waiting in the guest: %d rounds", b.rounds)
+	b.host.note("verbs waiting in the guest: %s", plural.Of(b.rounds, "round"))
 	here := waitreport.ThisMachine()
 	var out, errs strings.Builder
 	args := append([]string{"verbs", "waiting", "-json", "-d", "rxe0", "-n", strconv.Itoa(b.rounds)}, guestWaiting...)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // plantedPackage has the tests that plant faults for verbs doctor. They take the guest apart, so
@@ -68,7 +70,7 @@ func (s *suite) planted(ctx context.Context, where string, v *vm, t guestTest) {
 			return nil
 		}
 		_, err := v.guestTest(ctx, t)
-		return fmt.Sprintf("%d faults", faults), err
+		return fmt.Sprintf("%s", plural.Of(faults, "fault")), err
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -118,7 +119,7 @@ func (st *stage) check(step *demoStep) error {
 		}
 	}
 	step.Violations, step.ObjectsLeft = new(len(broken)), &left
-	step.Text = fmt.Sprintf("%d rules broken that hardware would not notice, %d objects left on the devices", len(broken), left)
+	step.Text = fmt.Sprintf("%s broken that hardware would not notice, %s left on the devices", plural.Of(len(broken), "rule"), plural.Of(left, "object"))
 	if len(broken) > 0 {
 		return fmt.Errorf("the model saw rules broken: %s", strings.Join(broken, "; "))
 	}

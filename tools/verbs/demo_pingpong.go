@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // busyPingpong sends a message to and fro, one goroutine polling both ends in turn:
@@ -139,10 +140,10 @@ func (s *demoStep) roundTrips(times []time.Duration) {
 	s.Rounds, s.Bytes = n, messageSize
 	s.MedianUsec, s.P99Usec, s.MeanUsec = usec(median), usec(p99), usec(mean)
 	if median == 0 {
-		s.Text = fmt.Sprintf("%d round trips of %d bytes, all checked: %v on average (this system's clock is too coarse for a median)", n, messageSize, short(mean))
+		s.Text = fmt.Sprintf("%s of %d bytes, all checked: %v on average (this system's clock is too coarse for a median)", plural.Of(n, "round trip"), messageSize, short(mean))
 		return
 	}
-	s.Text = fmt.Sprintf("%d round trips of %d bytes, all checked: median %v, p99 %v", n, messageSize, short(median), short(p99))
+	s.Text = fmt.Sprintf("%s of %d bytes, all checked: median %v, p99 %v", plural.Of(n, "round trip"), messageSize, short(median), short(p99))
 }
 
 func usec(d time.Duration) *float64 { return new(float64(d.Nanoseconds()) / 1e3) }

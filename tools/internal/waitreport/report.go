@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/paired"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // A Report is what was measured in one run on one device.
@@ -146,7 +147,7 @@ func New() *Report { return &Report{Machine: ThisMachine()} }
 
 // String says where and when.
 func (m Machine) String() string {
-	text := fmt.Sprintf("%s, %d CPUs, %s, %s, GOMAXPROCS %d, %s", m.Processor, m.CPUs, m.System, m.Go, m.GOMAXPROCS, m.Date)
+	text := fmt.Sprintf("%s, %s, %s, %s, GOMAXPROCS %d, %s", m.Processor, plural.Of(m.CPUs, "CPU"), m.System, m.Go, m.GOMAXPROCS, m.Date)
 	if m.Load >= 0 {
 		text += fmt.Sprintf(", load %.1f before", m.Load)
 	}

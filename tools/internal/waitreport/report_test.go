@@ -60,7 +60,7 @@ func TestText(t *testing.T) {
 		"EMULATED: times say nothing about hardware", "Medians of 12 rounds of 200 ms", "load 0.5 before",
 		"  busy   10 us  2.00 (1.80 to 2.20)  5.00 (4.50 to 5.50)", "  event  1 ms   20.0 (18.0 to 22.0)",
 		"  busy  32     60.0 (54.0 to 66.0)",
-		"event, 1 ms: a round has about 1 messages",
+		"event, 1 ms: a round has about 1 message.",
 		"one to the other: 2.10 (90% interval 1.55 to 2.83, n 2)",
 		"Seen, busy: +94% messages per second, p99 +0.0 us",
 		"Seen, p50 of the round trip, each 10 us: 2.00 us at 100% busy, 20.0 us at 10% with events; each 1 ms: 2.00 us",

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/svg"
 )
 
@@ -106,7 +107,7 @@ func (c *canvas) report(r *Report, y float64) float64 {
 	y += 16
 	machine := r.Machine
 	machine.Emulated = false
-	c.Text(4, y, "note", "start", "%v; medians of %d rounds of %s", machine, r.Rows[0].Rate.N, svg.Latency(r.Slice))
+	c.Text(4, y, "note", "start", "%v; medians of %s of %s", machine, plural.Of(r.Rows[0].Rate.N, "round"), svg.Latency(r.Slice))
 	y += 24
 	rate, perRate := "million/s", 1e-6
 	if slowest := r.rows("flood"); len(slowest) > 0 && slowest[0].Rate.Median < 2e5 {
@@ -120,7 +121,7 @@ func (c *canvas) report(r *Report, y float64) float64 {
 	}
 	c.Text(4, y, "", "start", "A message from time to time: round trip")
 	c.Text(312, y, "", "start", "processors")
-	c.Text(426, y, "", "start", "%d writes under way: %s", r.Outstanding, rate)
+	c.Text(426, y, "", "start", "%s under way: %s", plural.Of(r.Outstanding, "write"), rate)
 	c.Text(650, y, "", "start", "p99, post to completion, %s", unit)
 	y += 8
 	height := max(132, c.pacedHeight(r))

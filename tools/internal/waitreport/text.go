@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/svg"
 )
 
@@ -18,7 +19,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		b.WriteString("INTERRUPTED: these are the rounds until then.\n")
 	}
 	r.table(&b, "paced", fmt.Sprintf("paced: a message of %d bytes from time to time; round trip, and the processors that the waiting side keeps busy.", r.Bytes))
-	r.table(&b, "flood", fmt.Sprintf("flood: %d writes of %d bytes under way; up to batch completions at a time are taken, and as many writes posted behind one doorbell. From the post to the completion.", r.Outstanding, r.Bytes))
+	r.table(&b, "flood", fmt.Sprintf("flood: %s of %d bytes under way; up to batch completions at a time are taken, and as many writes posted behind one doorbell. From the post to the completion.", plural.Of(r.Outstanding, "write"), r.Bytes))
 	if len(r.Comparisons) > 0 {
 		b.WriteString("\nRatios over the rounds:\n")
 		for _, c := range r.Comparisons {
@@ -41,7 +42,7 @@ func (r *Report) table(b *strings.Builder, workload, title string) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n%s\nMedians of %d rounds of %s, with their 90%% interval; times in us.\n\n", title, rows[0].Rate.N, duration(r.Slice))
+	fmt.Fprintf(b, "\n%s\nMedians of %s of %s, with their 90%% interval; times in us.\n\n", title, plural.Of(rows[0].Rate.N, "round"), duration(r.Slice))
 	tw := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(tw, "  wait\t%s\tp50\tp99\tp99.9\tmessages/s\tprocessors\n", map[bool]string{true: "each", false: "batch"}[workload == "paced"])
 	for _, row := range rows {
@@ -50,7 +51,7 @@ func (r *Report) table(b *strings.Builder, workload, title string) {
 	tw.Flush()
 	for _, row := range rows {
 		if !row.resolves(0.999) {
-			fmt.Fprintf(b, "\n%s, %s: a round has about %d messages. A quantile that so few do not tell is the longest of the round.\n", row.Way, row.key(), row.Messages/uint64(row.Rate.N))
+			fmt.Fprintf(b, "\n%s, %s: a round has about %s. A quantile that so few do not tell is the longest of the round.\n", row.Way, row.key(), plural.Of(row.Messages/uint64(row.Rate.N), "message"))
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	tables "github.com/goverbs/goverbs/testdata/abi"
 	"github.com/goverbs/goverbs/tools/abigen/btfcheck"
 	"github.com/goverbs/goverbs/tools/abigen/layout"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // typesDir is where the kernel describes its types.
@@ -51,7 +52,7 @@ var checkABI = Check{
 		return []Finding{{
 			Severity: Fault,
 			What: fmt.Sprintf("the verbs interface of this kernel is not the one that this program was built for (%s): calls may fail, or do what was not meant",
-				count(len(r.Failures), "difference")),
+				plural.Of(len(r.Failures), "difference")),
 			Seen: "/" + typesDir + ": " + strings.Join(r.Failures[:min(3, len(r.Failures))], "; "),
 			Mend: "use a kernel whose uverbs interface was not changed by its vendor, and report it with the output of verbs doctor -json",
 		}}, nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // checkCPU compares the processor time that the process may have with what it is to do.
@@ -59,7 +61,7 @@ func (n *Node) tooFew(cpus []int, procs int, least quota) Finding {
 	f := Finding{
 		Severity: Fault,
 		What: fmt.Sprintf("%s for %s busily: nothing else of the program would run, so package poll refuses as many pollers as GOMAXPROCS, which will be %d",
-			count(procs, "processor"), pollers(n.Pollers), procs),
+			plural.Of(procs, "processor"), pollers(n.Pollers), procs),
 		Seen: fmt.Sprintf("Cpus_allowed_list of /%s/status is %s", n.process(), formatList(cpus)),
 		Mend: fmt.Sprintf("give it %d processors or more by taskset -c or the cpuset.cpus of its cgroup, or wait with poll.Adaptive or poll.Event", n.Pollers+1),
 	}

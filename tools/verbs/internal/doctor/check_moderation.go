@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"syscall"
 	"time"
+
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // Coalescing is how a network device gathers packets before it interrupts.
@@ -35,8 +37,8 @@ var checkModeration = Check{
 		for _, d := range n.devices() {
 			if d.Driver != "rxe" && d.Driver != "siw" {
 				if a, err := n.query(d.Name); err == nil {
-					n.saw("%s: completion queues can gather %d completions, for at most %v", d.Name,
-						a.Attr.MaxModerationCount, time.Duration(a.Attr.MaxModerationPeriod)*time.Microsecond)
+					n.saw("%s: completion queues can gather %s, for at most %v", d.Name,
+						plural.Of(int(a.Attr.MaxModerationCount), "completion"), time.Duration(a.Attr.MaxModerationPeriod)*time.Microsecond)
 				}
 				continue
 			}
@@ -51,7 +53,7 @@ var checkModeration = Check{
 				case err != nil:
 					errs = append(errs, unseen(d.Object(&p), err))
 				default:
-					n.saw("%s: %s gathers %d packets, for at most %v, adaptive: %v", d.Object(&p), p.Netdev, c.Frames, c.Period, c.Adaptive)
+					n.saw("%s: %s gathers %s, for at most %v, adaptive: %v", d.Object(&p), p.Netdev, plural.Of(int(c.Frames), "packet"), c.Period, c.Adaptive)
 					if c.Adaptive || c.Period < slowCoalescing || c.Frames == 1 {
 						continue
 					}

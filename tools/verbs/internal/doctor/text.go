@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
@@ -86,10 +87,10 @@ func (r *Report) summary() string {
 			if b.Len() > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteString(count(n[s], s.String()))
+			b.WriteString(plural.Of(n[s], s.String()))
 		}
 	}
-	fmt.Fprintf(&b, "; %s", count(len(r.Checks), "check"))
+	fmt.Fprintf(&b, "; %s", plural.Of(len(r.Checks), "check"))
 	var not []string
 	checks := make(map[string]bool)
 	for _, l := range r.NotLooked {
@@ -100,11 +101,4 @@ func (r *Report) summary() string {
 		fmt.Fprintf(&b, ", %d could not be made, or not wholly: %s", len(checks), strings.Join(not, "; "))
 	}
 	return b.String()
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
@@ -107,7 +108,7 @@ func (o *offer) check(mine *offer) error {
 		return fmt.Errorf("the other side's offer makes no sense: "+format, args...)
 	}
 	if len(o.Endpoints) != mine.QPs {
-		return bad("%d queue pairs of %d", len(o.Endpoints), mine.QPs)
+		return bad("%s of %d", plural.Of(len(o.Endpoints), "queue pair"), mine.QPs)
 	}
 	for _, e := range o.Endpoints {
 		if e.QPN >= 1<<24 || e.PSN >= 1<<24 {

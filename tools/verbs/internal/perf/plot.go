@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/svg"
 )
 
@@ -144,7 +145,7 @@ func (p *plot) spread(reports []*Report, y float64) float64 {
 		}
 		curves = append(curves, c)
 		all = append(all, c.line...)
-		p.said = append(p.said, fmt.Sprintf("%s: how %d latencies are spread, up to %s.", c.name, total, svg.Latency(r.Histogram[len(r.Histogram)-1].Usec)))
+		p.said = append(p.said, fmt.Sprintf("%s: how the times of %s are spread, up to %s.", c.name, plural.Of(total, "message"), svg.Latency(r.Histogram[len(r.Histogram)-1].Usec)))
 		least = min(least, c.line[len(c.line)-1].y)
 	}
 	if len(curves) == 0 {

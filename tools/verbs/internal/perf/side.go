@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -81,8 +82,8 @@ func (s *Side) open() (err error) {
 	}
 	depth := c.QPs * (s.sendDepth() + s.recvDepth())
 	if most := s.dev.Attr().MaxCQE; depth > most {
-		return usage.Errorf("%d queue pairs (-q) that each send %d (-t) and receive %d (-r) have %d completions at a time: a completion queue of %s holds %d: choose fewer",
-			c.QPs, s.sendDepth(), s.recvDepth(), depth, s.dev.Name(), most)
+		return usage.Errorf("%s (-q) of which each sends %d (-t) and receives %d (-r) need room for %d completions at a time: a completion queue of %s holds %d: choose fewer",
+			plural.Of(c.QPs, "queue pair"), s.sendDepth(), s.recvDepth(), depth, s.dev.Name(), most)
 	}
 	if n := s.dev.CompletionVectors(); c.Vector >= n && c.Vector > 0 {
 		return usage.Errorf("completion vector (-X) %d: %s has vectors 0 to %d", c.Vector, s.dev.Name(), n-1)
@@ -209,7 +210,7 @@ func (s *Side) memory(largest int) error {
 		s.stride = roundUp(s.stride, page)
 	}
 	if total := 2 * int64(s.stride) * int64(c.QPs); total > maxBuffers {
-		return usage.Errorf("%d queue pairs (-q) with messages of up to %d bytes (-s, -a) need %d bytes of memory, where %d are allowed: choose fewer or less", c.QPs, largest, total, int64(maxBuffers))
+		return usage.Errorf("messages of up to %d bytes (-s, -a) on %s (-q) need %d bytes of memory, where %d are allowed: choose fewer or less", largest, plural.Of(c.QPs, "queue pair"), total, int64(maxBuffers))
 	}
 	var err error
 	if s.mem, err = uverbs.Alloc(2*s.stride*c.QPs, &uverbs.MemoryOptions{HugePages: c.HugePages}); err != nil {

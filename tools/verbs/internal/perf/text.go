@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/printable"
 )
 
@@ -172,7 +173,7 @@ func (t *Text) WriteResult(w io.Writer, c *Config, r *Report) error {
 		fmt.Fprintf(&b, " (partial: interrupted after %.2f s)\n", r.Seconds)
 	}
 	if r.Lost > 0 && t.Only == "" {
-		fmt.Fprintf(&b, " (%d messages were lost, as %s may lose them)\n", r.Lost, r.Transport)
+		fmt.Fprintf(&b, " (%s lost, as %s may lose them)\n", plural.Of(r.Lost, "message"), r.Transport)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -216,7 +217,7 @@ func testFullPacket(ctx context.Context, t *bench) error {
 		return err
 	}
 	n := min(t.made[0].Device.Datagram, t.made[1].Device.Datagram)
-	t.notef("%d bytes", n)
+	t.notef("%s", plural.Of(n, "byte"))
 	if err := t.fill(ctx, t.a, 0, n, 5); err != nil {
 		return err
 	}

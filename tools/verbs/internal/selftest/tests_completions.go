@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverbs/goverbs/cq"
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/printable"
 	"github.com/goverbs/goverbs/uverbs"
 )
@@ -249,7 +250,7 @@ func testModeration(ctx context.Context, t *bench) error {
 			return err
 		}
 	}
-	t.notef("%d completions or %v", count, period)
+	t.notef("%s or %v", plural.Of(count, "completion"), period)
 	return nil
 }
 
@@ -291,7 +292,7 @@ func testResize(ctx context.Context, t *bench) error {
 	stop()
 	rerr := <-resized
 	n := resizes.Load()
-	t.notef("%d resizes", n)
+	t.notef("%s", plural.Of(n, "resize"))
 	if err == nil && rerr == nil && n == 0 {
 		return errors.New("no resize was done")
 	}
@@ -328,7 +329,7 @@ func testOverrun(ctx context.Context, t *bench) error {
 		w, err := t.a.next(limit)
 		switch {
 		case errors.Is(err, uverbs.ErrOverrun):
-			t.notef("%d requests posted to a queue of %d, %d completions polled, then the error", posted, depth, polled)
+			t.notef("%s posted to a queue of %d, %s polled, then the error", plural.Of(posted, "request"), depth, plural.Of(polled, "completion"))
 			if polled > depth+1 { // one place more is there on devices that do not leave it free
 				return fmt.Errorf("%d completions came out of a queue of %d", polled, depth)
 			}

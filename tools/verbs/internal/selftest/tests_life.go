@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -52,7 +53,7 @@ func testRecover(ctx context.Context, t *bench) error {
 		}
 		t.notes = notes
 	}
-	t.notef("%d times", rounds)
+	t.notef("%s", plural.Of(rounds, "time"))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/verbs/internal/top/trace"
 )
 
@@ -77,8 +78,8 @@ func header(l *Look, width int) []string {
 	if l.Seconds > 0 {
 		when = fmt.Sprintf("rates over %.2f s", l.Seconds)
 	}
-	all := wrap(fmt.Sprintf("verbs top %s, %s: %s, %s, %s, %s, %s, %s", l.Time.Format("15:04:05"), when, plural(len(l.Devices), "device"),
-		plural(ctx, "context"), plural(pds, "PD"), plural(cqs, "CQ"), plural(qps, "QP"), plural(mrs, "MR")), width)
+	all := wrap(fmt.Sprintf("verbs top %s, %s: %s, %s, %s, %s, %s, %s", l.Time.Format("15:04:05"), when, plural.Of(len(l.Devices), "device"),
+		plural.Of(ctx, "context"), plural.Of(pds, "PD"), plural.Of(cqs, "CQ"), plural.Of(qps, "QP"), plural.Of(mrs, "MR")), width)
 	var live []string
 	why := make(map[string][]string)
 	var reasons []string // in the order of the levels
@@ -105,13 +106,6 @@ func header(l *Look, width int) []string {
 		}
 	}
 	return all
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // An on is an object on a device.

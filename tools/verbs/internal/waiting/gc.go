@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/tools/internal/waitreport"
 )
 
@@ -31,7 +32,7 @@ func RunGC(ctx context.Context, c LoopConfig, tell func(done, of int)) (*waitrep
 	for i, l := range loops {
 		r.Add(l.name, l.what, l.model, with[i], without[i])
 	}
-	r.Note("Flat out: %d goroutines allocate, GOGC=%d; %.0f collections a second. Off: nothing allocates.", allocators(), gcPercent, cycles)
+	r.Note("Flat out: %s that allocate, GOGC=%d; %.0f collections a second. Off: nothing allocates.", plural.Of(allocators(), "goroutine"), gcPercent, cycles)
 	r.Judge()
 	r.Interrupted = ctx.Err() != nil
 	if len(with[len(loops)-1]) == 0 {
