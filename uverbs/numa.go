@@ -40,20 +40,26 @@ func (d *Device) NUMANode() NUMANode {
 
 // located returns the node, and the folder of sysfs that says so.
 func (d *Device) located() (node NUMANode, dir string) {
-	sys := d.kernel.Sysfs()
-	says := func(device string) bool {
-		dir = device + "/device/"
-		n, err := sysfsValue(sys, dir+"numa_node", parseNUMANode)
-		node = n
-		return err == nil && n != (NUMANode{})
-	}
-	if says("class/infiniband/" + d.info.Name) {
+	dir = "class/infiniband/" + d.info.Name + "/device/"
+	if node = d.nodeIn(dir); node != (NUMANode{}) {
 		return node, dir
 	}
-	if name := d.netdevName(); name != "" && says("class/net/"+name) {
-		return node, dir
+	if name := d.netdevName(); name != "" {
+		dir = "class/net/" + name + "/device/"
+		if node = d.nodeIn(dir); node != (NUMANode{}) {
+			return node, dir
+		}
 	}
 	return NUMANode{}, ""
+}
+
+// nodeIn returns the node that a folder of sysfs says, if any.
+func (d *Device) nodeIn(dir string) NUMANode {
+	node, err := sysfsValue(d.kernel.Sysfs(), dir+"numa_node", parseNUMANode)
+	if err != nil {
+		return NUMANode{}
+	}
+	return node
 }
 
 // busNode is NUMANode of a device on a bus, in little code: its next.

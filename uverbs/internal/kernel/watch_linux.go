@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -78,22 +77,15 @@ type watch struct {
 	attr  int
 	e     *events
 	gone  func()
-	ended chan struct{} // closed when run returns
-
-	mu      sync.Mutex
-	running bool
-	stopped bool
+	taken atomic.Bool // by run, or by a stop before it: who takes it closes attr, and ended
+	ended chan struct{}
 }
 
 // run looks at attr after every removal of anything, and from time to time.
 func (w *watch) run() {
-	w.mu.Lock()
-	if w.stopped {
-		w.mu.Unlock()
+	if w.taken.Swap(true) {
 		return
 	}
-	w.running = true
-	w.mu.Unlock()
 	b := make([]byte, 16)
 	for err := error(nil); err != os.ErrClosed; {
 		if _, look := unix.Read(w.attr, b); look == syscall.ENODEV {
@@ -107,21 +99,20 @@ func (w *watch) run() {
 			_, err = w.e.ReadWait(b)
 		}
 	}
-	unix.Close(w.attr)
-	close(w.ended)
+	w.close()
 }
 
 // stop ends the watch, whether it is run or not.
 func (w *watch) stop() {
-	w.mu.Lock()
-	first, running := !w.stopped, w.running
-	w.stopped = true
-	w.mu.Unlock()
 	w.e.Close()
-	switch {
-	case running:
-		<-w.ended
-	case first:
-		unix.Close(w.attr)
+	if !w.taken.Swap(true) {
+		w.close()
 	}
+	<-w.ended
+}
+
+// close is for who took the watch.
+func (w *watch) close() {
+	unix.Close(w.attr)
+	close(w.ended)
 }
