@@ -423,7 +423,7 @@ func TestBug42FailedQueueIsNotLookedAt(t *testing.T) {
 	if err := r.a.Modify(StateErr); err != nil {
 		t.Fatal(err)
 	}
-	r.dev.bell.Store(bellWrite)
+	r.dev.noWrite.Store(false)
 	r.dev.file = silentFile{r.dev.file}
 	for i := range uint64(6) {
 		flags := []SendFlags{}

@@ -37,7 +37,7 @@ type Device struct {
 	attr        DeviceAttr
 
 	endpoints cq.Endpoints // the QPs by user index
-	bell      bellKind     // how to ring the send doorbell, see doorbell.go
+	noWrite   atomic.Bool  // the kernel refuses write() as a doorbell; see doorbell.go
 	ids       atomic.Uint64
 	async     *asyncEvents
 	loss

@@ -1,7 +1,6 @@
 package uverbs
 
 import (
-	"sync/atomic"
 	"syscall"
 
 	"github.com/goverbs/goverbs/abi"
@@ -9,24 +8,15 @@ import (
 
 // doorbell tells soft-RoCE that a send queue has new requests. The call carries
 // no requests: they are in the ring. Both forms are built once and live on the
-// heap, which does not move.
+// heap, which does not move. write() is the cheaper one, but the kernel refuses it
+// after a change of credentials, and may one day refuse it altogether; the ioctl
+// always works.
 type doorbell struct {
 	dev   *Device
 	write []byte // for write(): header, core struct
 	reply []byte // where the kernel writes its answer
 	ioctl *request
 }
-
-// bellKind remembers how the device takes the doorbell. write() is the cheaper
-// way, but the kernel refuses it after a change of credentials, and may one day
-// refuse it altogether; the ioctl always works.
-type bellKind struct{ atomic.Uint32 }
-
-const (
-	bellUntried uint32 = iota
-	bellWrite
-	bellIoctl
-)
 
 // The header of struct ib_uverbs_cmd_hdr and the sizes that it counts.
 const (
@@ -56,24 +46,17 @@ func newDoorbell(qp *QP) *doorbell {
 // ring rings. It returns the bare errno. It is part of Flush, which Close waits for.
 func (b *doorbell) ring() error {
 	d := b.dev
-	kind := d.bell.Load()
-	if kind != bellIoctl {
+	if !d.noWrite.Load() {
 		err := d.file.Write(b.write)
-		switch {
-		case err == nil:
-			if kind == bellUntried {
-				d.bell.Store(bellWrite)
-			}
-			return nil
-		case !isErrno(err, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.ENOSYS):
+		if err == nil || !isErrno(err, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.ENOSYS) {
 			return err
 		}
 	}
 	b.ioctl.rearm()
 	err := d.do(b.ioctl)
-	if err == nil && kind != bellIoctl {
+	if err == nil && !d.noWrite.Load() {
 		// The same request goes through this way: write() is not for us.
-		d.bell.Store(bellIoctl)
+		d.noWrite.Store(true)
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func newHandover(t testing.TB, kind string) *handover {
 			t.Fatal(err)
 		}
 	}
-	h.dev.bell.Store(bellWrite)
+	h.dev.noWrite.Store(false)
 	for i := range h.players {
 		q, err := h.dev.NewCQ(255, nil)
 		must(err)

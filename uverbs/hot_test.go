@@ -77,8 +77,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	}
 	// The whole of Flush, with a doorbell that the kernel refuses before it
 	// does anything.
-	for _, errno := range []uint32{bellWrite, bellIoctl} {
-		r.dev.bell.Store(errno)
+	for _, noWrite := range []bool{false, true} {
+		r.dev.noWrite.Store(noWrite)
 		b := r.a.sq.bell
 		if n := testing.AllocsPerRun(100, func() {
 			b.ioctl.rearm()

@@ -249,26 +249,16 @@ func (q *SendQueue) Flush() error {
 	}
 	q.requests.Commit()
 	q.ring.Publish() // and rings, where a doorbell is a store: Close waits for that
-	if q.bell != nil || len(q.binds) > 0 {
-		return q.rang(n)
-	}
-	runtime.KeepAlive(qp)
-	q.leave()
-	return nil
-}
-
-// rang is the rest of Flush where there is more to do.
-func (q *SendQueue) rang(n uint32) (err error) {
+	var err error
 	if q.bell != nil {
-		err = q.bell.ring()
-	}
-	runtime.KeepAlive(q.qp)
-	if err != nil {
-		err = q.unrung(n, err)
+		if err = q.bell.ring(); err != nil {
+			err = q.unrung(n, err)
+		}
 	}
 	if len(q.binds) > 0 {
 		q.bound()
 	}
+	runtime.KeepAlive(qp)
 	q.leave()
 	return err
 }

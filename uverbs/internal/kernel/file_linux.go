@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"encoding/binary"
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -54,13 +55,23 @@ func (f *file) Write(req []byte) error {
 		return syscall.EINVAL
 	}
 	// Without defer, which takes longer than all else that is done here.
-	err := os.ErrClosed
 	f.mu.RLock()
-	if !f.closed {
-		err = write(f.fd, req)
+	if f.closed {
+		f.mu.RUnlock()
+		return os.ErrClosed
+	}
+	n, errno := write(f.fd, &req[0], len(req))
+	for errno == syscall.EINTR {
+		n, errno = write(f.fd, &req[0], len(req))
 	}
 	f.mu.RUnlock()
-	return err
+	switch {
+	case errno != 0:
+		return errno
+	case n != len(req):
+		return io.ErrShortWrite
+	}
+	return nil
 }
 
 // Map implements [File].
