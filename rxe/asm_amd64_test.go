@@ -21,7 +21,8 @@ var hot = map[string][]string{
 	"rxe.(*CQ).Empty": {},
 	// putArm is for atomics, windows and flushes, which go by themselves.
 	"rxe.(*SQ).Put":            {"runtime.memmove", "runtime.gopanic", "rxe.putArm"},
-	"rxe.(*SQ).PutOne":         {},
+	"rxe.(*SQ).Begin":          {},
+	"rxe.(*SQ).End":            {},
 	"rxe.(*SQ).Publish":        {},
 	"rxe.(*SQ).Rollback":       {},
 	"rxe.(*SQ).Space":          {},

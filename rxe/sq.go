@@ -153,14 +153,19 @@ func (q *SQ) Put(r *cq.SendRequest) {
 	q.advance()
 }
 
-// PutOne is Put of a Send, Write or Read of one element, which the queue was made for:
-// what is most often put. A Send has neither addr nor rkey.
-func (q *SQ) PutOne(wrid uint64, op cq.Opcode, flags cq.SendFlags, e cq.SGE, addr uint64, rkey uint32) {
+// Begin and End are Put of a Send, Write or Read of one element, which the queue was made
+// for: what is most often put, in two pieces that are small enough to be inlined.
+func (q *SQ) Begin(wrid uint64, op cq.Opcode, flags cq.SendFlags) *abi.RxeSendWQE {
 	w := q.ring.send(q.next)
 	*w = abi.RxeSendWQE{}
 	w.WR.WRID = wrid
 	w.WR.Opcode = uint32(sendOps[op].wire)
 	w.WR.SendFlags = wireFlags(flags)
+	return w
+}
+
+// End ends the request that Begin returned. A Send has neither addr nor rkey.
+func (q *SQ) End(w *abi.RxeSendWQE, e cq.SGE, addr uint64, rkey uint32) {
 	to := w.WR.WR.Rdma()
 	to.RemoteAddr, to.RKey = addr, rkey
 	w.IOVA = addr

@@ -3,12 +3,28 @@ package uverbs
 import (
 	"fmt"
 	"testing"
+
+	"github.com/goverbs/goverbs/uverbs/internal/kernel"
 )
 
 // BenchmarkPostMLX5 times requests from the call to the doorbell, which is plain memory.
 // They end at once.
-func BenchmarkPostMLX5(b *testing.B) {
-	qp := newPlainQP(b, 256, 188)
+func BenchmarkPostMLX5(b *testing.B) { benchmarkPost(b, newPlainQP(b, 256, 188)) }
+
+// BenchmarkPostRxe is the same with soft-RoCE, whose doorbell is a call that does nothing.
+func BenchmarkPostRxe(b *testing.B) {
+	qp := newPlainSoftQP(b, 256, 188)
+	qp.dev.file = deaf{}
+	qp.sq.bell = newDoorbell(qp.QP)
+	benchmarkPost(b, qp)
+}
+
+// deaf is a device that no doorbell reaches.
+type deaf struct{ kernel.File }
+
+func (deaf) Write([]byte) error { return nil }
+
+func benchmarkPost(b *testing.B, qp *plainQP) {
 	sq, mr := qp.SendQueue(), qp.mr
 	data := make([]byte, 256)
 	to := Remote{Addr: 1 << 32, Length: 4096, RKey: 9}

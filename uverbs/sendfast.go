@@ -7,8 +7,8 @@ import (
 
 // The common requests have a fast way on ConnectX: from the call to the ring in pieces
 // that are inlined, without a cq.SendRequest. All else, and all that may fail, goes the
-// general way, which says what a request is: begin, its parts, stage. Between the two is
-// that of soft-RoCE; see soften.
+// general way, which says what a request is: begin, its parts, stage. Requests of one
+// span have a fast way on soft-RoCE too; see soften.
 
 // enter says whether a request may go the fast way, and is to be followed by leave in
 // any case. It is so for requests numbered below limit while the queue pair is not
@@ -28,7 +28,7 @@ func (q *SendQueue) leave() { cq.StoreRelease32(&q.flushing, 0) }
 //go:noinline
 func (q *SendQueue) open() bool {
 	next := q.requests.Next()
-	if q.fast == nil || q.err != nil || q.careful || q.limit != next {
+	if q.err != nil || q.careful || q.limit != next {
 		return false
 	}
 	q.limit = q.requests.Limit()
@@ -56,7 +56,7 @@ func (q *SendQueue) how(flags []SendFlags) (control uint64, quiet, run uint32, o
 // reused at once and need not be registered. It holds QPLimits.Inline bytes at
 // most.
 func (q *SendQueue) SendInline(id uint64, data []byte, flags ...SendFlags) {
-	if f := q.fast; q.enter() && f.Straight(len(data)) {
+	if f := q.fast; f != nil && q.enter() && f.Straight(len(data)) {
 		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
 		if len(flags) > 0 {
 			control, quiet, run, ok = q.how(flags)
@@ -75,7 +75,7 @@ func (q *SendQueue) SendInline(id uint64, data []byte, flags ...SendFlags) {
 }
 
 func (q *SendQueue) sendInline(id uint64, data []byte, flags []SendFlags) {
-	if q.open() {
+	if q.fast != nil && q.open() {
 		q.SendInline(id, data, flags...)
 		return
 	}
@@ -86,7 +86,7 @@ func (q *SendQueue) sendInline(id uint64, data []byte, flags []SendFlags) {
 
 // WriteInline writes data that is copied into the request to the peer's memory.
 func (q *SendQueue) WriteInline(id uint64, to RemoteAddr, data []byte, flags ...SendFlags) {
-	if f := q.fast; q.enter() && f.Straight(len(data)) {
+	if f := q.fast; f != nil && q.enter() && f.Straight(len(data)) {
 		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
 		if len(flags) > 0 {
 			control, quiet, run, ok = q.how(flags)
@@ -105,7 +105,7 @@ func (q *SendQueue) WriteInline(id uint64, to RemoteAddr, data []byte, flags ...
 }
 
 func (q *SendQueue) writeInline(id uint64, to RemoteAddr, data []byte, flags []SendFlags) {
-	if q.open() {
+	if q.fast != nil && q.open() {
 		q.WriteInline(id, to, data, flags...)
 		return
 	}
@@ -117,6 +117,10 @@ func (q *SendQueue) writeInline(id uint64, to RemoteAddr, data []byte, flags []S
 
 // Send sends a message from a span.
 func (q *SendQueue) Send(id uint64, from Span, flags ...SendFlags) {
+	if q.soft != nil {
+		q.soften(cq.OpSend, id, from, 0, 0, union(flags))
+		return
+	}
 	if f := q.fast; q.enter() && from.n > 0 {
 		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
 		if len(flags) > 0 {
@@ -135,10 +139,7 @@ func (q *SendQueue) Send(id uint64, from Span, flags ...SendFlags) {
 }
 
 func (q *SendQueue) send(id uint64, from Span, flags []SendFlags) {
-	if q.soften(cq.OpSend, id, from, 0, 0, union(flags)) {
-		return
-	}
-	if q.open() {
+	if q.fast != nil && q.open() {
 		q.Send(id, from, flags...)
 		return
 	}
@@ -149,6 +150,14 @@ func (q *SendQueue) send(id uint64, from Span, flags []SendFlags) {
 
 // Write writes a span to the peer's memory. The peer is not told.
 func (q *SendQueue) Write(id uint64, to RemoteAddr, from Span, flags ...SendFlags) {
+	if q.soft != nil {
+		if addr, lies := to.address(uint64(from.n)); lies {
+			q.soften(cq.OpWrite, id, from, addr, to.region.RKey, union(flags))
+		} else {
+			q.write(id, to, from, flags)
+		}
+		return
+	}
 	if f := q.fast; q.enter() && from.n > 0 {
 		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
 		if len(flags) > 0 {
@@ -164,10 +173,11 @@ func (q *SendQueue) Write(id uint64, to RemoteAddr, from Span, flags ...SendFlag
 		}
 	}
 	q.leave()
-	if addr, lies := to.address(uint64(from.n)); lies && q.soften(cq.OpWrite, id, from, addr, to.region.RKey, union(flags)) {
-		return
-	}
-	if q.open() {
+	q.write(id, to, from, flags)
+}
+
+func (q *SendQueue) write(id uint64, to RemoteAddr, from Span, flags []SendFlags) {
+	if q.fast != nil && q.open() {
 		q.Write(id, to, from, flags...)
 		return
 	}
@@ -179,6 +189,14 @@ func (q *SendQueue) Write(id uint64, to RemoteAddr, from Span, flags ...SendFlag
 
 // Read reads from the peer's memory into a span.
 func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFlags) {
+	if q.soft != nil {
+		if addr, lies := from.address(uint64(into.n)); lies && into.mr != nil && into.writable() && q.ops.has(cq.OpRead) {
+			q.soften(cq.OpRead, id, into, addr, from.region.RKey, union(flags))
+		} else {
+			q.read(id, into, from, flags)
+		}
+		return
+	}
 	if f := q.fast; q.enter() && into.n > 0 && into.mr != nil && into.writable() && q.ops.has(cq.OpRead) {
 		control, quiet, run, ok := mlx5.ControlSignal, uint32(0), uint32(0), true
 		if len(flags) > 0 {
@@ -194,10 +212,11 @@ func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFla
 		}
 	}
 	q.leave()
-	if addr, lies := from.address(uint64(into.n)); lies && into.mr != nil && into.writable() && q.ops.has(cq.OpRead) && q.soften(cq.OpRead, id, into, addr, from.region.RKey, union(flags)) {
-		return
-	}
-	if q.open() {
+	q.read(id, into, from, flags)
+}
+
+func (q *SendQueue) read(id uint64, into Span, from RemoteAddr, flags []SendFlags) {
+	if q.fast != nil && q.open() {
 		q.Read(id, into, from, flags...)
 		return
 	}
@@ -215,38 +234,39 @@ func union(flags []SendFlags) (all SendFlags) {
 	return all
 }
 
-// soften is the way of a request of one span to a ring of soft-RoCE, which is one call
-// away. It says whether it was taken. Whatever might be wrong with one, now or since the
-// last that was staged, is left to the general way; see stage for why it is looked at.
-func (q *SendQueue) soften(op Opcode, id uint64, s Span, addr uint64, rkey uint32, flags SendFlags) bool {
-	if q.soft == nil {
-		return false
-	}
-	cq.StoreRelease32(&q.flushing, 1)
-	e, fits := s.sge()
-	switch { // one expression would be made a number before it is looked at
-	case !fits:
-	case flags&^allFlags != 0:
-	case q.err != nil:
-	case q.requests.Room() == 0:
-	case q.qp.ending.Load():
-	case q.qp.resets.Load() != q.epoch:
-	case q.voided.Load():
-	default:
-		tag := uint32(op) << 8
-		if flags&Unsignaled != 0 {
-			tag |= cq.TagQuiet
+// soften stages a request of one span on soft-RoCE. The caller has looked at the place in
+// the peer's memory, if there is one, and whether the span may be read into.
+func (q *SendQueue) soften(op Opcode, id uint64, s Span, addr uint64, rkey uint32, flags SendFlags) {
+	if q.enter() && flags&^allFlags == 0 {
+		if e, fits := s.sge(); fits {
+			tag := uint32(op) << 8
+			if flags&Unsignaled != 0 {
+				tag |= cq.TagQuiet
+			}
+			run, signal := q.requests.Run(flags&Unsignaled != 0)
+			if signal {
+				flags &^= Unsignaled
+			}
+			w := q.soft.Begin(q.wrid|uint64(q.requests.Next()), op, flags)
+			q.soft.End(w, e, addr, rkey)
+			q.requests.Enter(id, e.Length, tag, run)
+			q.leave()
+			return
 		}
-		run, signal := q.requests.Run(flags&Unsignaled != 0)
-		if signal {
-			flags &^= Unsignaled
-		}
-		q.soft.PutOne(q.wrid|uint64(q.requests.Next()), op, flags, e, addr, rkey)
-		q.requests.Enter(id, e.Length, tag, run)
-		q.limit = q.requests.Next() // enter says no again: it is for ConnectX
-		q.leave()
-		return true
 	}
+	q.general(op, id, s, addr, rkey, flags)
+}
+
+// general is soften where that cannot be. It stands apart, so that soften need not keep for
+// it what it has used up.
+func (q *SendQueue) general(op Opcode, id uint64, s Span, addr uint64, rkey uint32, flags SendFlags) {
 	q.leave()
-	return false
+	if q.open() {
+		q.soften(op, id, s, addr, rkey, flags)
+		return
+	}
+	q.begin(op, []SendFlags{flags})
+	q.spans([]Span{s})
+	q.wr.RemoteAddr, q.wr.RKey = addr, rkey
+	q.stage(id)
 }

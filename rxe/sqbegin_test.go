@@ -8,8 +8,8 @@ import (
 	"github.com/goverbs/goverbs/cq"
 )
 
-// PutOne writes what Put does, byte for byte, over whatever was in the slot a lap before.
-func TestPutOne(t *testing.T) {
+// Begin and End write what Put does, byte for byte, over whatever was in the slot a lap before.
+func TestBeginEnd(t *testing.T) {
 	const slots, size = 4, 256
 	for flags := range cq.Inline { // all without data
 		for _, op := range []cq.Opcode{cq.OpSend, cq.OpWrite, cq.OpRead} {
@@ -31,7 +31,7 @@ func TestPutOne(t *testing.T) {
 					if i == 0 {
 						q.Put(&r)
 					} else {
-						q.PutOne(r.WRID, r.Op, r.Flags, r.SGEs[0], r.RemoteAddr, r.RKey)
+						q.End(q.Begin(r.WRID, r.Op, r.Flags), r.SGEs[0], r.RemoteAddr, r.RKey)
 					}
 					if q.staged != 1 {
 						t.Errorf("%d requests are staged after one", q.staged)
@@ -40,7 +40,7 @@ func TestPutOne(t *testing.T) {
 					rings[i] = mem
 				}
 				if !bytes.Equal(rings[0], rings[1]) {
-					t.Errorf("PutOne left\n%x, Put\n%x", rings[1], rings[0])
+					t.Errorf("Begin and End left\n%x, Put\n%x", rings[1], rings[0])
 				}
 			})
 		}
