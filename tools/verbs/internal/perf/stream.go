@@ -139,24 +139,33 @@ func (s *stream) some() (int, error) {
 // post fills the send queues.
 func (s *stream) post() error {
 	for i := range s.queues {
-		q := &s.queues[i]
-		for q.posted < q.limit {
-			n := min(int64(s.list), q.limit-q.posted)
-			if q.posted-q.done+n > int64(s.depth) {
-				break
+		if err := s.fill(&s.queues[i], uint64(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quietly is how requests are posted that have no completion.
+var quietly = []uverbs.SendFlags{uverbs.Unsignaled}
+
+// fill fills a send queue with requests of an id.
+func (s *stream) fill(q *queue, id uint64) error {
+	for q.posted < q.limit {
+		n := min(int64(s.list), q.limit-q.posted)
+		if q.posted-q.done+n > int64(s.depth) {
+			break
+		}
+		for range n {
+			q.posted++
+			flags := quietly
+			if q.quiet--; q.quiet <= 0 || q.posted == q.limit {
+				q.quiet, flags = s.every, nil
 			}
-			for range n {
-				q.posted++
-				if q.quiet--; q.quiet > 0 && q.posted != q.limit {
-					s.stageQuiet(q, uint64(i))
-					continue
-				}
-				q.quiet = s.every
-				s.stage(q, uint64(i))
-			}
-			if err := q.sq.Flush(); err != nil {
-				return err
-			}
+			s.stage(q, id, flags...)
+		}
+		if err := q.sq.Flush(); err != nil {
+			return err
 		}
 	}
 	return nil
