@@ -115,6 +115,9 @@ func (n *Node) checkMemory() ([]Finding, error) {
 	var found []Finding
 	var errs []error
 	s, err := n.read("proc/meminfo")
+	if err == nil && meminfo(s, "MemTotal") == 0 {
+		err = errors.New("/proc/meminfo: there is no MemTotal in it")
+	}
 	if err == nil {
 		total, available := meminfo(s, "MemTotal"), meminfo(s, "MemAvailable")
 		n.saw("/proc/meminfo: %s of memory, %s available", sizeText(total), sizeText(available))

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -78,15 +79,17 @@ func TestMemlockFindings(t *testing.T) {
 
 // What is not there, or makes no sense, is not looked at, and said.
 func TestMemlockNotLooked(t *testing.T) {
-	m := healthyRoCE(t)
-	m.put("proc/self/limits", "Max locked memory         lots              more              bytes\n")
-	r := examined(t, m.node())
-	want := NotLooked{Check: "memlock", Why: `/proc/self/limits: Max locked memory is " lots more bytes\n"`}
-	found := false
-	for _, n := range r.NotLooked {
-		found = found || n == want
-	}
-	if !found || len(r.Findings) > 0 {
-		t.Errorf("not looked at: %+v; found %+v", r.NotLooked, r.Findings)
+	for _, test := range []struct{ file, content, why string }{
+		{"proc/self/limits", "Max locked memory         lots              more              bytes\n", `/proc/self/limits: Max locked memory is " lots more bytes\n"`},
+		{"proc/meminfo", "", "/proc/meminfo: there is no MemTotal in it"},
+	} {
+		m := healthyRoCE(t)
+		m.put(test.file, test.content)
+		n := m.node()
+		n.Memlock = 4096
+		r := examined(t, n)
+		if !slices.Contains(r.NotLooked, NotLooked{Check: "memlock", Why: test.why}) || len(r.Findings) > 0 {
+			t.Errorf("%s: not looked at: %+v; found %+v", test.file, r.NotLooked, r.Findings)
+		}
 	}
 }
