@@ -117,5 +117,5 @@ func mendQuota(q quota, pollers int) string {
 	if !strings.Contains(q.seen, "cpu.max") {
 		file, value = "cpu.cfs_quota_us", strconv.Itoa((pollers+1)*period)
 	}
-	return fmt.Sprintf("echo %s > /%s/%s\nor in Kubernetes a CPU limit of %d or none, or wait with poll.Event", value, q.dir, file, pollers+1)
+	return fmt.Sprintf("echo %s > /%s/%s\n# or in Kubernetes a CPU limit of %d or none, or wait with poll.Event", value, q.dir, file, pollers+1)
 }

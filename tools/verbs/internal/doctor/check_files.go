@@ -91,7 +91,7 @@ func (n *Node) checkFile(d *Device) (f Finding, found bool, _ error) {
 		f.Mend = n.makeFile(d)
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.EIO):
 		f.What = "it is being removed, or has failed"
-		f.Mend = "dmesg | tail -50 (says which)"
+		f.Mend = "dmesg | tail -50 # says which"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		f.What = "this process, or the machine, may open no more files"
 		f.Mend = "ulimit -n 65536"
@@ -176,7 +176,7 @@ func passDevice(kind string, d *Device) string {
 	case "podman":
 		return fmt.Sprintf("podman run --device %s ...", d.Path())
 	}
-	return fmt.Sprintf("docker run --device %s ... (or --device-cgroup-rule 'c %s:* rmw' where the file is mounted by other means)", d.Path(), major)
+	return fmt.Sprintf("docker run --device %s ... # or --device-cgroup-rule 'c %s:* rmw' where the file is mounted by other means", d.Path(), major)
 }
 
 // deniedDevice is said when the rules for devices of the control group deny one.
@@ -198,7 +198,7 @@ func (n *Node) deniedDevice(d *Device, path string) (what, mend string) {
 		}
 		return what, allow(devText(d.Rdev))
 	}
-	return what, fmt.Sprintf("systemctl set-property UNIT 'DeviceAllow=%s rw' (and start UNIT again)", path)
+	return what, fmt.Sprintf("systemctl set-property UNIT 'DeviceAllow=%s rw' # and start UNIT again", path)
 }
 
 // denied is said when this user may not open the file.
@@ -213,13 +213,13 @@ func (n *Node) denied(path string, s Stat, seen string) (what, alsoSeen, mend st
 			return "its file lies where device files do not count", fmt.Sprintf("%s; %s is mounted nodev", seen, m.point), "mount -o remount,dev " + m.point
 		}
 		return "a security module (SELinux, AppArmor) forbids this process to open its file, whose permissions allow it", seen,
-			"ausearch -m avc -ts recent (or: dmesg | grep -i apparmor; it names the rule)"
+			"ausearch -m avc -ts recent # or: dmesg | grep -i apparmor; it names the rule"
 	}
 	if group, ok := n.account("etc/group", uint64(s.GID)); ok && s.Mode.Perm()&0o060 == 0o060 && s.GID != 0 {
 		user, _ := n.account("etc/passwd", c.uid)
-		return "this user is not in the group that may open its file", seen, fmt.Sprintf("usermod -aG %s %s (and log in again)", group, user)
+		return "this user is not in the group that may open its file", seen, fmt.Sprintf("usermod -aG %s %s # and log in again", group, user)
 	}
-	return "this user may not open its file", seen, "chmod 0666 " + path + " (udev's rules of rdma-core give that mode for good)"
+	return "this user may not open its file", seen, "chmod 0666 " + path + " # udev's rules of rdma-core give that mode for good"
 }
 
 // forProcess is what -pid asks: may that process open the file?
@@ -232,7 +232,7 @@ func (n *Node) forProcess(d *Device, path string, s Stat) (f Finding, found bool
 		Severity: Fault,
 		What:     fmt.Sprintf("process %d may not open its file", n.PID),
 		Seen:     fmt.Sprintf("stat(%s): mode %04o, owner %d:%d; /%s/status: user %d, group %d", path, s.Mode.Perm(), s.UID, s.GID, n.process(), c.uid, c.gid),
-		Mend:     "chmod 0666 " + path + " (udev's rules of rdma-core give that mode for good)",
+		Mend:     "chmod 0666 " + path + " # udev's rules of rdma-core give that mode for good",
 	}
 	return f, true, nil
 }

@@ -46,7 +46,7 @@ func TestFileFindings(t *testing.T) {
 			delete(m.dev, "/dev/infiniband/uverbs0")
 		}, nil, nil},
 		{"not in docker", healthyRoCE, func(m *machine) { m.noFile(); m.put(".dockerenv", "") }, nil,
-			fileFinding(notPassed, missing+"; /.dockerenv exists", "docker run --device /dev/infiniband/uverbs0 ... (or --device-cgroup-rule 'c 231:* rmw' where the file is mounted by other means)")},
+			fileFinding(notPassed, missing+"; /.dockerenv exists", "docker run --device /dev/infiniband/uverbs0 ... # or --device-cgroup-rule 'c 231:* rmw' where the file is mounted by other means")},
 		{"not in podman", healthyRoCE, func(m *machine) { m.noFile(); m.put("run/.containerenv", "") }, nil,
 			fileFinding(notPassed, missing+"; /run/.containerenv exists", "podman run --device /dev/infiniband/uverbs0 ...")},
 		{"not in kubernetes", healthyRoCE, func(m *machine) { m.noFile(); m.put("proc/self/cgroup", "0::/kubepods/pod7/9f\n") }, nil,
@@ -73,16 +73,16 @@ func TestFileFindings(t *testing.T) {
 		}, nil, fileFinding("its file is none of a device", "stat(/dev/infiniband/uverbs0): drwxr-xr-x", "rmdir /dev/infiniband/uverbs0\n"+mknod)},
 		{"for root only", healthyRoCE, func(m *machine) { m.mode(0o600, 0, 0) }, nil,
 			fileFinding("this user may not open its file", "open(/dev/infiniband/uverbs0, O_RDWR): permission denied; mode 0600, owner 0:0; this process is user 1000, group 1000",
-				"chmod 0666 /dev/infiniband/uverbs0 (udev's rules of rdma-core give that mode for good)")},
+				"chmod 0666 /dev/infiniband/uverbs0 # udev's rules of rdma-core give that mode for good")},
 		{"for a group", healthyRoCE, func(m *machine) {
 			m.mode(0o660, 0, 113)
 			m.put("etc/group", "root:x:0:\nrdma:x:113:\n", "etc/passwd", "root:x:0:0::/:/bin/sh\nann:x:1000:1000:,,,:/home/ann:/bin/sh\n")
 		}, nil, fileFinding("this user is not in the group that may open its file",
 			"open(/dev/infiniband/uverbs0, O_RDWR): permission denied; mode 0660, owner 0:113; this process is user 1000, group 1000",
-			"usermod -aG rdma ann (and log in again)")},
+			"usermod -aG rdma ann # and log in again")},
 		{"for a group without name", healthyRoCE, func(m *machine) { m.mode(0o660, 0, 113) }, nil, fileFinding("this user may not open its file",
 			"open(/dev/infiniband/uverbs0, O_RDWR): permission denied; mode 0660, owner 0:113; this process is user 1000, group 1000",
-			"chmod 0666 /dev/infiniband/uverbs0 (udev's rules of rdma-core give that mode for good)")},
+			"chmod 0666 /dev/infiniband/uverbs0 # udev's rules of rdma-core give that mode for good")},
 		{"nodev", healthyRoCE, func(m *machine) {
 			m.mode(0o666, 0, 0)
 			m.put("proc/self/mountinfo", "26 24 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 30 0:5 / /dev rw,nosuid,nodev - tmpfs tmpfs rw\n30 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
@@ -91,7 +91,7 @@ func TestFileFindings(t *testing.T) {
 		{"SELinux", healthyRoCE, func(m *machine) { m.mode(0o660, 0, 1000) }, nil,
 			fileFinding("a security module (SELinux, AppArmor) forbids this process to open its file, whose permissions allow it",
 				"open(/dev/infiniband/uverbs0, O_RDWR): permission denied; mode 0660, owner 0:1000; this process is user 1000, group 1000",
-				"ausearch -m avc -ts recent (or: dmesg | grep -i apparmor; it names the rule)")},
+				"ausearch -m avc -ts recent # or: dmesg | grep -i apparmor; it names the rule")},
 		{"control group of a container", healthyRoCE, func(m *machine) { m.refuse(syscall.EPERM); m.put(".dockerenv", "") }, nil,
 			fileFinding(denied, notPermitted, passDevice("docker", &Device{Uverbs: "uverbs0", Rdev: 231<<8 | 192}))},
 		{"control group, version 1", healthyRoCE, func(m *machine) {
@@ -107,11 +107,11 @@ func TestFileFindings(t *testing.T) {
 				"sys/fs/cgroup/devices/job/devices.list", "a *:* rwm\n")
 		}, nil, fileFinding(denied, notPermitted, "echo 'c 231:192 rwm' > /sys/fs/cgroup/devices/job/devices.allow\necho 'c 231:* rwm' > /sys/fs/cgroup/devices/job/devices.allow")},
 		{"control group, version 2", healthyRoCE, func(m *machine) { m.refuse(syscall.EPERM) }, nil,
-			fileFinding(denied, notPermitted, "systemctl set-property UNIT 'DeviceAllow=/dev/infiniband/uverbs0 rw' (and start UNIT again)")},
+			fileFinding(denied, notPermitted, "systemctl set-property UNIT 'DeviceAllow=/dev/infiniband/uverbs0 rw' # and start UNIT again")},
 		{"left behind", healthyRoCE, func(m *machine) { m.refuse(syscall.ENXIO) }, nil,
 			fileFinding("there is no device behind its file, which is left from an earlier one", "open(/dev/infiniband/uverbs0, O_RDWR): no such device or address", mknod)},
 		{"being removed", healthyRoCE, func(m *machine) { m.refuse(syscall.EIO) }, nil,
-			fileFinding("it is being removed, or has failed", "open(/dev/infiniband/uverbs0, O_RDWR): input/output error", "dmesg | tail -50 (says which)")},
+			fileFinding("it is being removed, or has failed", "open(/dev/infiniband/uverbs0, O_RDWR): input/output error", "dmesg | tail -50 # says which")},
 		{"too many open files", healthyRoCE, func(m *machine) { m.refuse(syscall.EMFILE) }, nil,
 			fileFinding("this process, or the machine, may open no more files", "open(/dev/infiniband/uverbs0, O_RDWR): too many open files", "ulimit -n 65536")},
 		{"something else", healthyRoCE, func(m *machine) { m.refuse(syscall.ENOMEM) }, nil,
@@ -129,7 +129,7 @@ func TestFileFindings(t *testing.T) {
 			m.dev["/dev/infiniband/uverbs0"] = s
 			m.process("2000", "0")
 		}, func(n *Node) { n.PID = 17 }, fileFinding("process 17 may not open its file",
-			"stat(/dev/infiniband/uverbs0): mode 0660, owner 0:113; /proc/17/status: user 2000, group 2000", "chmod 0666 /dev/infiniband/uverbs0 (udev's rules of rdma-core give that mode for good)")},
+			"stat(/dev/infiniband/uverbs0): mode 0660, owner 0:113; /proc/17/status: user 2000, group 2000", "chmod 0666 /dev/infiniband/uverbs0 # udev's rules of rdma-core give that mode for good")},
 		{"another process of root", healthyRoCE, func(m *machine) {
 			m.dev["/dev/infiniband/uverbs0"] = Stat{Mode: fs.ModeDevice | fs.ModeCharDevice | 0o600, Rdev: 231<<8 | 192}
 			m.process("0", "1ffffffffff")

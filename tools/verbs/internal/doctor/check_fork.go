@@ -26,7 +26,7 @@ var checkFork = Check{
 			Severity: Note,
 			What:     "the kernel does not copy registered pages for a child at fork: a C program that forks may go on with pages that the device does not write to (goverbs and os/exec are safe)",
 			Seen:     fmt.Sprintf("RDMA netlink, SYS_GET: no COPY_ON_FORK; uname -r is %s, and Linux has it from 5.12 on", n.Release),
-			Mend:     "export RDMAV_FORK_SAFE=1 (for programs of libibverbs that fork), or boot Linux 5.12 or newer",
+			Mend:     "export RDMAV_FORK_SAFE=1 # for programs of libibverbs that fork; or boot Linux 5.12 or newer",
 		}}, nil
 	},
 }

@@ -180,7 +180,7 @@ func (n *Node) checkTable(t *portGIDs) []Finding {
 			Severity: Fault,
 			What:     "it has no GID of RoCE v2, which is what goverbs uses unless told otherwise",
 			Seen:     fmt.Sprintf("%s: %s; none in gid_attrs/types beside it is RoCE v2", t.from, gidsText(t.gids)),
-			Mend:     give + "\nmlxconfig -d PCI query | grep -i roce (whether the firmware offers RoCE v2)",
+			Mend:     give + "\nmlxconfig -d PCI query | grep -i roce # whether the firmware offers RoCE v2",
 		}}
 	case !slices.ContainsFunc(t.gids, func(g gid) bool { return !g.linkLocal() }):
 		i, _ := n.netdev(t.port.Netdev)
@@ -212,11 +212,11 @@ func (n *Node) withoutGID(t *portGIDs) []Finding {
 			Severity: Fault, Object: t.device.Object(&t.port),
 			What: fmt.Sprintf("the address %v of %s has no GID: peers that use it cannot be connected", a.Addr(), i.Name),
 			Seen: fmt.Sprintf("%s: %s", t.from, gidsText(t.gids)),
-			Mend: fmt.Sprintf("ip address del %v dev %s && ip address add %v dev %s (%s)", a, i.Name, a, i.Name, cutsOff),
+			Mend: fmt.Sprintf("ip address del %v dev %s && ip address add %v dev %s # %s", a, i.Name, a, i.Name, cutsOff),
 		}
 		if t.size > 0 && len(t.gids) >= t.size {
 			f.What = fmt.Sprintf("the address %v of %s has no GID, as the table of %d is full", a.Addr(), i.Name, t.size)
-			f.Mend = fmt.Sprintf("ip address show dev %s (take away addresses that are not needed)", i.Name)
+			f.Mend = fmt.Sprintf("ip address show dev %s # take away addresses that are not needed", i.Name)
 		}
 		found = append(found, f)
 	}

@@ -90,7 +90,7 @@ func TestPlacement(t *testing.T) {
 			n.Vectors = vectors("mlx5_0", 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15)
 		}, nil},
 		{"all vectors on one", func(m *machine, n *Node) { n.Vectors = vectors("mlx5_0", 9, 9, 9, 9, 9, 9) },
-			[]wanted{{"vectors", Warning, "mlx5_0", "6 of 6 completion vectors interrupt processor 9", "interrupts 100 101 102 103 104 105 is 9", "echo 8 > /proc/irq/100/smp_affinity_list\necho 9 > /proc/irq/101/smp_affinity_list\necho 10 > /proc/irq/102/smp_affinity_list\necho 11 > /proc/irq/103/smp_affinity_list\nand so on, for interrupts 104 105\n"}}},
+			[]wanted{{"vectors", Warning, "mlx5_0", "6 of 6 completion vectors interrupt processor 9", "interrupts 100 101 102 103 104 105 is 9", "echo 8 > /proc/irq/100/smp_affinity_list\necho 9 > /proc/irq/101/smp_affinity_list\necho 10 > /proc/irq/102/smp_affinity_list\necho 11 > /proc/irq/103/smp_affinity_list\n# and so on, for interrupts 104 105\n"}}},
 		{"three vectors on one", func(m *machine, n *Node) { n.Vectors = vectors("mlx5_0", 8, 9, 10, 11, 12, 8, 8) },
 			[]wanted{{"vectors", Note, "mlx5_0", "3 of 7 completion vectors interrupt processor 8", "", ""}}},
 		{"vectors on the other node", func(m *machine, n *Node) { n.Vectors = vectors("mlx5_0", 8, 9, 0, 1) },

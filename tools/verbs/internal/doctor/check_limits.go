@@ -83,7 +83,7 @@ var checkLimits = Check{
 					f.Object = d.Name
 					f.What = fmt.Sprintf("%d of at most %d %s are in use: %s", used, has, l.name, f.What)
 					f.Seen = fmt.Sprintf("netlink counts %d %s, and %s of the device is %d", used, l.kind, l.file, has)
-					f.Mend = fmt.Sprintf("rdma resource show %s dev %s\nand end, or mend, what makes so many", l.kind, d.Name)
+					f.Mend = fmt.Sprintf("rdma resource show %s dev %s\n# and end, or mend, what makes so many", l.kind, d.Name)
 					if most := n.most(c, uint32(d.Index), &l); most != "" {
 						f.Seen += "; " + most
 					}

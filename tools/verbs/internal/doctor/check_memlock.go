@@ -104,9 +104,9 @@ func (n *Node) mendLimit(need, hard uint64) string {
 		return "add to the container: securityContext: {capabilities: {add: [\"IPC_LOCK\"]}}"
 	}
 	return strings.Join([]string{
-		"echo '* - memlock " + kB + "' >> /etc/security/limits.d/rdma.conf (and log in again)",
-		"systemctl edit UNIT (for a service: [Service] LimitMEMLOCK=infinity)",
-		"setcap cap_ipc_lock=ep PROGRAM (for one program)",
+		"echo '* - memlock " + kB + "' >> /etc/security/limits.d/rdma.conf # and log in again",
+		"systemctl edit UNIT # for a service: [Service] LimitMEMLOCK=infinity",
+		"setcap cap_ipc_lock=ep PROGRAM # for one program",
 	}, "\n")
 }
 
@@ -129,7 +129,7 @@ func (n *Node) checkMemory() ([]Finding, error) {
 			found = append(found, f)
 		case available > 0 && n.Memlock > available:
 			f.Severity, f.What = Warning, fmt.Sprintf("%s are wanted to be registered, and %s are free: registered memory is never swapped out", sizeText(n.Memlock), sizeText(available))
-			f.Mend = "ps -eo pid,rss,comm --sort=-rss | head (and end what is not needed)"
+			f.Mend = "ps -eo pid,rss,comm --sort=-rss | head # and end what is not needed"
 			found = append(found, f)
 		}
 	} else {

@@ -20,7 +20,7 @@ func TestMemlockFindings(t *testing.T) {
 	}
 	const lacks = ", and CapEff lacks CAP_IPC_LOCK"
 	const eight = "/proc/self/limits: Max locked memory is 8 MiB, at most 8 MiB; /proc/self/status: VmPin is 0 bytes" + lacks
-	const forGood = "echo '* - memlock 1048576' >> /etc/security/limits.d/rdma.conf (and log in again)\nsystemctl edit UNIT (for a service: [Service] LimitMEMLOCK=infinity)\nsetcap cap_ipc_lock=ep PROGRAM (for one program)"
+	const forGood = "echo '* - memlock 1048576' >> /etc/security/limits.d/rdma.conf # and log in again\nsystemctl edit UNIT # for a service: [Service] LimitMEMLOCK=infinity\nsetcap cap_ipc_lock=ep PROGRAM # for one program"
 	const failsWithENOMEM = "this process may register 8 MiB more, and 1 GiB are wanted: registration will fail with ENOMEM"
 	findAll(t, []findingCase{
 		{"8 MiB", healthyRoCE, func(m *machine) { m.memlock("8388608", "8388608", "0") }, nil,
@@ -65,7 +65,7 @@ func TestMemlockFindings(t *testing.T) {
 		{"more than is free", healthyRoCE, func(m *machine) {
 			m.put("proc/meminfo", "MemTotal:       1048576 kB\nMemFree:          1000 kB\nMemAvailable:     524288 kB\n")
 		}, wants(600 << 20), finding(Warning, "600 MiB are wanted to be registered, and 512 MiB are free: registered memory is never swapped out",
-			"/proc/meminfo: MemTotal is 1 GiB, MemAvailable 512 MiB", "ps -eo pid,rss,comm --sort=-rss | head (and end what is not needed)")},
+			"/proc/meminfo: MemTotal is 1 GiB, MemAvailable 512 MiB", "ps -eo pid,rss,comm --sort=-rss | head # and end what is not needed")},
 		{"more than the control group may have", healthyRoCE, func(m *machine) {
 			m.put("sys/fs/cgroup/user.slice/memory.max", "536870912\n", "sys/fs/cgroup/user.slice/session-2.scope/memory.max", "max\n")
 		}, wants(1 << 30), finding(Fault, "1 GiB are wanted to be registered, and the control group may have 512 MiB: the kernel will end the process",

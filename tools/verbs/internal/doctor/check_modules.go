@@ -92,7 +92,7 @@ func (n *Node) adaptersWithoutDevice(m *kernelModules) []Finding {
 				Severity: severity, Object: object(f),
 				What: fmt.Sprintf("%s has taken the adapter %v instead of %s", f.driver, f, f.kind.driver),
 				Seen: fmt.Sprintf("%s/driver leads to %s", dir, f.driver),
-				Mend: fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind (takes it from the virtual machine or the program that has it)\necho %s > /sys/bus/pci/drivers/%s/bind",
+				Mend: fmt.Sprintf("echo %s > /sys/bus/pci/drivers/%s/unbind # takes it from the virtual machine or the program that has it\necho %s > /sys/bus/pci/drivers/%s/bind",
 					f.addr, f.driver, f.addr, f.kind.driver),
 			})
 		case !m.state(f.kind.rdma).running():
@@ -111,7 +111,7 @@ func (n *Node) adaptersWithoutDevice(m *kernelModules) []Finding {
 				Severity: severity, Object: object(f),
 				What: fmt.Sprintf("the adapter %v has no RDMA device although its module is loaded: RoCE is switched off for it", f),
 				Seen: fmt.Sprintf("%s/infiniband does not exist, and %s is %v", dir, f.kind.rdma, m.state(f.kind.rdma)),
-				Mend: fmt.Sprintf("devlink dev param set pci/%s name enable_roce value true cmode driverinit\ndevlink dev reload pci/%s (%s)", f.addr, f.addr, cutsOff),
+				Mend: fmt.Sprintf("devlink dev param set pci/%s name enable_roce value true cmode driverinit\ndevlink dev reload pci/%s # %s", f.addr, f.addr, cutsOff),
 			})
 		default:
 			found = append(found, Finding{
@@ -164,7 +164,7 @@ func (n *Node) noDevice() Finding {
 	if s, err := n.settings(); err == nil && !s.NetnsShared {
 		f.What = "there is no RDMA device in this network namespace"
 		f.Seen += "; each device belongs to one network namespace, as netns mode is exclusive"
-		f.Mend = "rdma dev set DEVICE netns PID (in the namespace that has the device; PID is a process of this one)"
+		f.Mend = "rdma dev set DEVICE netns PID # in the namespace that has the device; PID is a process of this one"
 		return f
 	}
 	netdev := "NETDEV"

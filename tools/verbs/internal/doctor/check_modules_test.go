@@ -53,7 +53,7 @@ func TestModuleFindings(t *testing.T) {
 		}}},
 		{"in a container", bareMachine, func(m *machine) { m.remove("lib/modules"); m.put(".dockerenv", "") }, nil, []Finding{{
 			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
-			Mend: "modprobe rdma_rxe (on the host: a container cannot load it)\nrdma link add rxe0 type rxe netdev eth7",
+			Mend: "modprobe rdma_rxe # on the host: a container cannot load it\nrdma link add rxe0 type rxe netdev eth7",
 		}}},
 		{"ib_core is loaded, and no device", bareMachine, func(m *machine) {
 			m.netlinkErr = nil
@@ -68,7 +68,7 @@ func TestModuleFindings(t *testing.T) {
 		{"the namespaces have their own devices", bareMachine, func(m *machine) { m.netlinkErr = nil; m.folder(classDevices) }, nil, []Finding{{
 			Check: "devices", Severity: Fault, What: "there is no RDMA device in this network namespace",
 			Seen: "RDMA netlink lists none; /sys/class/infiniband is empty; no adapter on the PCI bus is known to do RDMA; each device belongs to one network namespace, as netns mode is exclusive",
-			Mend: "rdma dev set DEVICE netns PID (in the namespace that has the device; PID is a process of this one)",
+			Mend: "rdma dev set DEVICE netns PID # in the namespace that has the device; PID is a process of this one",
 		}}},
 		{"a ConnectX without mlx5_ib", withAdapter, nil, nil, []Finding{{
 			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (ConnectX) has no RDMA device: its module mlx5_ib is not loaded",
@@ -88,7 +88,7 @@ func TestModuleFindings(t *testing.T) {
 		}, nil, []Finding{{
 			Check: "modules", Severity: Fault, What: "vfio-pci has taken the adapter 0000:3b:00.0 (ConnectX) instead of mlx5_core",
 			Seen: "/sys/bus/pci/devices/0000:3b:00.0/driver leads to vfio-pci",
-			Mend: "echo 0000:3b:00.0 > /sys/bus/pci/drivers/vfio-pci/unbind (takes it from the virtual machine or the program that has it)\necho 0000:3b:00.0 > /sys/bus/pci/drivers/mlx5_core/bind",
+			Mend: "echo 0000:3b:00.0 > /sys/bus/pci/drivers/vfio-pci/unbind # takes it from the virtual machine or the program that has it\necho 0000:3b:00.0 > /sys/bus/pci/drivers/mlx5_core/bind",
 		}}},
 		{"a ConnectX with RoCE switched off", withAdapter, func(m *machine) {
 			m.put("proc/modules", "mlx5_ib 1 0 - Live 0x0\n")
@@ -98,7 +98,7 @@ func TestModuleFindings(t *testing.T) {
 		}, nil, []Finding{{
 			Check: "modules", Severity: Fault, What: "the adapter 0000:3b:00.0 (ConnectX) has no RDMA device although its module is loaded: RoCE is switched off for it",
 			Seen: "/sys/bus/pci/devices/0000:3b:00.0/infiniband does not exist, and mlx5_ib is loaded",
-			Mend: "devlink dev param set pci/0000:3b:00.0 name enable_roce value true cmode driverinit\ndevlink dev reload pci/0000:3b:00.0 (ends connections over it and takes routes away: not from afar over the same network device)",
+			Mend: "devlink dev param set pci/0000:3b:00.0 name enable_roce value true cmode driverinit\ndevlink dev reload pci/0000:3b:00.0 # ends connections over it and takes routes away: not from afar over the same network device",
 		}}},
 		{"an EFA that its driver refused", withAdapter, func(m *machine) {
 			dir := pciDevices + "/0000:3b:00.0"
@@ -138,7 +138,7 @@ func TestModuleFindings(t *testing.T) {
 		}, nil, []Finding{{
 			Check: "modules", Severity: Warning, Object: "0000:3b:00.1", What: "the adapter 0000:3b:00.1 (ConnectX) has no RDMA device although its module is loaded: RoCE is switched off for it",
 			Seen: "/sys/bus/pci/devices/0000:3b:00.1/infiniband does not exist, and mlx5_ib is loaded",
-			Mend: "devlink dev param set pci/0000:3b:00.1 name enable_roce value true cmode driverinit\ndevlink dev reload pci/0000:3b:00.1 (ends connections over it and takes routes away: not from afar over the same network device)",
+			Mend: "devlink dev param set pci/0000:3b:00.1 name enable_roce value true cmode driverinit\ndevlink dev reload pci/0000:3b:00.1 # ends connections over it and takes routes away: not from afar over the same network device",
 		}}},
 		{"no ib_uverbs", healthyRoCE, func(m *machine) {
 			m.put("proc/modules", "mlx5_ib 1 0 - Live 0x0\nib_core 1 1 mlx5_ib, Live 0x0\nmlx5_core 1 1 mlx5_ib, Live 0x0\n")

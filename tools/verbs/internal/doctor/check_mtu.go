@@ -79,7 +79,7 @@ func (n *Node) checkPortMTU(d *Device, p *Port, attr *uverbs.PortAttr) (f Findin
 	could := min(pathMTU(i.MTU), attr.MaxMTU)
 	// A soft device is not chosen for its speed, and takes what its network has.
 	soft := d.Driver == "rxe"
-	raise := fmt.Sprintf("ip link set %s mtu %d (on both ends, and on the switch)", i.Name, 4096+roceHeaders+8)
+	raise := fmt.Sprintf("ip link set %s mtu %d # on both ends, and on the switch", i.Name, 4096+roceHeaders+8)
 	switch {
 	case attr.ActiveMTU <= 0 || attr.State != uverbs.PortActive:
 		return f, false

@@ -34,7 +34,7 @@ var checkNamespace = Check{
 					Severity: Fault, Object: d.Name,
 					What: "it belongs to another network namespace, and cannot be used from this one",
 					Seen: fmt.Sprintf("/%s exists, and RDMA netlink does not list it here; netns mode is %s", d.Dir, mode),
-					Mend: fmt.Sprintf("rdma dev set %s netns PID (where it is; PID is a process of this namespace)", d.Name),
+					Mend: fmt.Sprintf("rdma dev set %s netns PID # where it is; PID is a process of this namespace", d.Name),
 				})
 				continue
 			}
@@ -78,11 +78,11 @@ func (n *Node) checkNetdev(d *Device, p *Port, mode string) (Finding, bool) {
 		Severity: Fault, Object: d.Object(p),
 		What: fmt.Sprintf("its network device %s is in another network namespace: nothing can be connected from here", netdev),
 		Seen: fmt.Sprintf("RDMA netlink, PORT_GET: no network device; /%s is %s; netns mode is %s", from, netdev, mode),
-		Mend: fmt.Sprintf("ip link set %s netns PID (where it is; PID is a process of this namespace)", netdev),
+		Mend: fmt.Sprintf("ip link set %s netns PID # where it is; PID is a process of this namespace", netdev),
 	}
 	switch kind := n.container().kind; {
 	case d.Driver == "rxe" || d.Driver == "siw":
-		f.Mend += fmt.Sprintf("\nrdma link add %s type %s netdev %s (in this namespace: a soft device goes when its network device moves)", d.Name, d.Driver, netdev)
+		f.Mend += fmt.Sprintf("\nrdma link add %s type %s netdev %s # in this namespace: a soft device goes when its network device moves", d.Name, d.Driver, netdev)
 	case mode == "exclusive":
 		f.Mend += fmt.Sprintf("\nrdma dev set %s netns PID", d.Name)
 	case kind == "docker" || kind == "podman":

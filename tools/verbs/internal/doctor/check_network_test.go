@@ -41,9 +41,9 @@ func TestPortFindings(t *testing.T) {
 		}, nil, port(Fault, "the port is down because its network device ens1f0np0 is", down+"down, and it is not set up", "ip link set ens1f0np0 up")},
 		{"no carrier", healthyRoCE, lower(true, false, "down"), nil, port(Fault,
 			"the port is down because its network device ens1f0np0 has no carrier: there is no cable, or nobody at its other end", down+"down",
-			"ethtool ens1f0np0 (shows the link; plug the cable in, or enable the switch's port)")},
+			"ethtool ens1f0np0 # shows the link; plug the cable in, or enable the switch's port")},
 		{"down all the same", healthyRoCE, lower(true, true, "up"), nil, port(Fault,
-			"the port is down although its network device ens1f0np0 is up", down+"up", "ip link set ens1f0np0 down && ip link set ens1f0np0 up (ends connections over it and takes routes away: not from afar over the same network device)")},
+			"the port is down although its network device ens1f0np0 is up", down+"up", "ip link set ens1f0np0 down && ip link set ens1f0np0 up # ends connections over it and takes routes away: not from afar over the same network device")},
 		{"no network device at all", healthyRoCE, func(m *machine) {
 			m.portState(nldev.PortDown, nldev.PhysDisabled)
 			m.ports[0][0].Netdev = ""
@@ -53,9 +53,9 @@ func TestPortFindings(t *testing.T) {
 			m.portState(nldev.PortInit, nldev.PhysLinkUp)
 			m.ports[0][0].LID, m.ports[0][0].SMLID = 0, 0
 		}, nil, port(Fault, "no subnet manager has configured the port, so that nothing can be sent",
-			"RDMA netlink, PORT_GET: state INIT, physical state LINK_UP, SM LID 0", "systemctl start opensm (on one machine of the fabric, or switch on the switch's own subnet manager)")},
+			"RDMA netlink, PORT_GET: state INIT, physical state LINK_UP, SM LID 0", "systemctl start opensm # on one machine of the fabric, or switch on the switch's own subnet manager")},
 		{"armed", healthyIB, func(m *machine) { m.portState(nldev.PortArmed, nldev.PhysLinkUp) }, nil, port(Warning,
-			"the subnet manager has not finished with the port", "RDMA netlink, PORT_GET: state ARMED, physical state LINK_UP", "sminfo (says which manager it is and whether it lives)")},
+			"the subnet manager has not finished with the port", "RDMA netlink, PORT_GET: state ARMED, physical state LINK_UP", "sminfo # says which manager it is and whether it lives")},
 		{"switched off", healthyIB, func(m *machine) { m.portState(nldev.PortDown, nldev.PhysDisabled) }, nil, port(Fault,
 			"the port is switched off", "RDMA netlink, PORT_GET: state DOWN, physical state DISABLED", "ibportstate -C mlx5_0 -P 1 -D 0 1 enable")},
 		{"no cable", healthyIB, func(m *machine) { m.portState(nldev.PortDown, nldev.PhysPolling) }, nil, port(Fault,
@@ -64,7 +64,7 @@ func TestPortFindings(t *testing.T) {
 		{"training", healthyIB, func(m *machine) { m.portState(nldev.PortDown, nldev.PhysTraining) }, nil, port(Fault,
 			"the port is not active", "RDMA netlink, PORT_GET: state DOWN, physical state ARMED", "ibportstate -C mlx5_0 -P 1 -D 0 1")},
 		{"no LID", healthyIB, func(m *machine) { m.ports[0][0].LID = 0 }, nil, port(Warning,
-			"the port is active and has no LID", "RDMA netlink, PORT_GET: state ACTIVE, LID 0, SM LID 1", "systemctl restart opensm (on the machine that runs it)")},
+			"the port is active and has no LID", "RDMA netlink, PORT_GET: state ACTIVE, LID 0, SM LID 1", "systemctl restart opensm # on the machine that runs it")},
 		{"a second port that nobody uses", healthyRoCE, func(m *machine) {
 			m.secondPort()
 			m.portState2(nldev.PortDown, nldev.PhysDisabled)
@@ -116,9 +116,9 @@ func TestNamespaceFindings(t *testing.T) {
 	}
 	findAll(t, []findingCase{
 		{"the network device is elsewhere", healthyRoCE, away, nil, on("namespace", "mlx5_0/1", Fault, elsewhere, seen("shared"),
-			"ip link set ens1f0np0 netns PID (where it is; PID is a process of this namespace)")},
+			"ip link set ens1f0np0 netns PID # where it is; PID is a process of this namespace")},
 		{"the same, exclusive", healthyRoCE, func(m *machine) { away(m); m.settings.NetnsShared = false }, nil, on("namespace", "mlx5_0/1", Fault, elsewhere, seen("exclusive"),
-			"ip link set ens1f0np0 netns PID (where it is; PID is a process of this namespace)\nrdma dev set mlx5_0 netns PID")},
+			"ip link set ens1f0np0 netns PID # where it is; PID is a process of this namespace\nrdma dev set mlx5_0 netns PID")},
 		{"the same, in docker", healthyRoCE, func(m *machine) { away(m); m.put(".dockerenv", "") }, nil, on("namespace", "mlx5_0/1", Fault, elsewhere, seen("shared"), "docker run --network host ...")},
 		{"the same, in kubernetes", healthyRoCE, func(m *machine) { away(m); m.put("proc/self/cgroup", "0::/kubepods/pod7\n") }, nil, on("namespace", "mlx5_0/1", Fault, elsewhere, seen("shared"),
 			"hostNetwork: true, or a second interface on ens1f0np0 (Multus with macvlan, ipvlan or SR-IOV)")},
@@ -127,7 +127,7 @@ func TestNamespaceFindings(t *testing.T) {
 			m.remove(classDevices + "/rxe0/ports/1/gids")
 		}, nil, on("namespace", "rxe0/1", Fault, "its network device dummy0 is in another network namespace: nothing can be connected from here",
 			"RDMA netlink, PORT_GET: no network device; /sys/class/infiniband/rxe0/parent is dummy0; netns mode is shared",
-			"ip link set dummy0 netns PID (where it is; PID is a process of this namespace)\nrdma link add rxe0 type rxe netdev dummy0 (in this namespace: a soft device goes when its network device moves)")},
+			"ip link set dummy0 netns PID # where it is; PID is a process of this namespace\nrdma link add rxe0 type rxe netdev dummy0 # in this namespace: a soft device goes when its network device moves")},
 		{"the device is elsewhere", healthyRoCE, func(m *machine) {
 			m.settings.NetnsShared = false
 			m.links = nil
@@ -135,7 +135,7 @@ func TestNamespaceFindings(t *testing.T) {
 			m.interfaces = m.interfaces[:1]
 		}, nil, on("namespace", "mlx5_0", Fault, "it belongs to another network namespace, and cannot be used from this one",
 			"/sys/class/infiniband/mlx5_0 exists, and RDMA netlink does not list it here; netns mode is exclusive",
-			"rdma dev set mlx5_0 netns PID (where it is; PID is a process of this namespace)")},
+			"rdma dev set mlx5_0 netns PID # where it is; PID is a process of this namespace")},
 	})
 }
 
@@ -153,7 +153,7 @@ func TestGIDFindings(t *testing.T) {
 			wipe(m)
 			m.gid("mlx5_0", 0, "0000:0000:0000:0000:0000:ffff:c000:0207", "IB/RoCE v1", "ens1f0np0")
 		}, nil, on("gids", "mlx5_0/1", Fault, "it has no GID of RoCE v2, which is what goverbs uses unless told otherwise",
-			table+"0 192.0.2.7 v1; none in gid_attrs/types beside it is RoCE v2", "ip address add ADDRESS/LENGTH dev ens1f0np0\nmlxconfig -d PCI query | grep -i roce (whether the firmware offers RoCE v2)")},
+			table+"0 192.0.2.7 v1; none in gid_attrs/types beside it is RoCE v2", "ip address add ADDRESS/LENGTH dev ens1f0np0\nmlxconfig -d PCI query | grep -i roce # whether the firmware offers RoCE v2")},
 		{"link-local only", healthyRoCE, func(m *machine) {
 			wipe(m)
 			m.gid("mlx5_0", 1, "fe80:0000:0000:0000:0e42:a1ff:fe12:3456", "RoCE v2", "ens1f0np0")
@@ -164,7 +164,7 @@ func TestGIDFindings(t *testing.T) {
 			m.remove(classDevices)
 			m.answers["mlx5_0"].GIDs = []uverbs.GIDEntry{{GID: uverbs.GIDFromAddr(netip.MustParseAddr("192.0.2.7")), Port: 1, Index: 3, Type: uverbs.GIDTypeRoCEv1}}
 		}, nil, on("gids", "mlx5_0/1", Fault, "it has no GID of RoCE v2, which is what goverbs uses unless told otherwise",
-			"QUERY_GID_TABLE: 3 192.0.2.7 v1; none in gid_attrs/types beside it is RoCE v2", "ip address add ADDRESS/LENGTH dev ens1f0np0\nmlxconfig -d PCI query | grep -i roce (whether the firmware offers RoCE v2)")},
+			"QUERY_GID_TABLE: 3 192.0.2.7 v1; none in gid_attrs/types beside it is RoCE v2", "ip address add ADDRESS/LENGTH dev ens1f0np0\nmlxconfig -d PCI query | grep -i roce # whether the firmware offers RoCE v2")},
 		{"a second port without address", healthyRoCE, func(m *machine) {
 			m.secondPort()
 			m.interfaces[2].Up, m.interfaces[2].Running = true, true
@@ -193,11 +193,11 @@ func TestAddressesWithoutGID(t *testing.T) {
 		return Finding{Check: "gids", Object: "mlx5_0/1", Severity: Fault, What: what, Seen: seen, Mend: mend}
 	}
 	finds(t, m.node(),
-		finding("the address 2001:db8::7 of ens1f0np0 has no GID: peers that use it cannot be connected", "ip address del 2001:db8::7/64 dev ens1f0np0 && ip address add 2001:db8::7/64 dev ens1f0np0 (ends connections over it and takes routes away: not from afar over the same network device)"),
-		finding("the address 198.51.100.9 of ens1f0np0 has no GID: peers that use it cannot be connected", "ip address del 198.51.100.9/20 dev ens1f0np0 && ip address add 198.51.100.9/20 dev ens1f0np0 (ends connections over it and takes routes away: not from afar over the same network device)"))
+		finding("the address 2001:db8::7 of ens1f0np0 has no GID: peers that use it cannot be connected", "ip address del 2001:db8::7/64 dev ens1f0np0 && ip address add 2001:db8::7/64 dev ens1f0np0 # ends connections over it and takes routes away: not from afar over the same network device"),
+		finding("the address 198.51.100.9 of ens1f0np0 has no GID: peers that use it cannot be connected", "ip address del 198.51.100.9/20 dev ens1f0np0 && ip address add 198.51.100.9/20 dev ens1f0np0 # ends connections over it and takes routes away: not from afar over the same network device"))
 	m.remove(classDevices + "/mlx5_0/ports/1/gids/4")
 	m.interfaces[1].Addrs = m.interfaces[1].Addrs[:3]
-	finds(t, m.node(), finding("the address 2001:db8::7 of ens1f0np0 has no GID, as the table of 4 is full", "ip address show dev ens1f0np0 (take away addresses that are not needed)"))
+	finds(t, m.node(), finding("the address 2001:db8::7 of ens1f0np0 has no GID, as the table of 4 is full", "ip address show dev ens1f0np0 # take away addresses that are not needed"))
 }
 
 func TestMTUFindings(t *testing.T) {
@@ -209,7 +209,7 @@ func TestMTUFindings(t *testing.T) {
 			}
 		}
 	}
-	const raise = "ip link set ens1f0np0 mtu 4200 (on both ends, and on the switch)"
+	const raise = "ip link set ens1f0np0 mtu 4200 # on both ends, and on the switch"
 	findAll(t, []findingCase{
 		{"1500", healthyRoCE, mtu(1500, 1024), nil, on("mtu", "mlx5_0/1", Note,
 			"packets carry 1024 bytes, as the network device's MTU is 1500; with 4200 they would carry 4096", "QUERY_PORT: active MTU 1024, largest 4096; ens1f0np0 has an MTU of 1500", raise)},
@@ -221,7 +221,7 @@ func TestMTUFindings(t *testing.T) {
 			"packets carry 512 bytes only, as the network device's MTU is 1000", "QUERY_PORT: active MTU 512, largest 4096; ens1f0np0 has an MTU of 1000", raise)},
 		{"the port did not follow", healthyRoCE, mtu(9000, 1024), nil, on("mtu", "mlx5_0/1", Warning,
 			"packets carry 1024 bytes, and the network device's MTU of 9000 has room for 4096: the port did not follow it",
-			"QUERY_PORT: active MTU 1024, largest 4096; ens1f0np0 has an MTU of 9000", "ip link set ens1f0np0 down && ip link set ens1f0np0 up (ends connections over it and takes routes away: not from afar over the same network device)")},
+			"QUERY_PORT: active MTU 1024, largest 4096; ens1f0np0 has an MTU of 9000", "ip link set ens1f0np0 down && ip link set ens1f0np0 up # ends connections over it and takes routes away: not from afar over the same network device")},
 		{"the port is ahead", healthyRoCE, mtu(1500, 4096), nil, on("mtu", "mlx5_0/1", Fault,
 			"packets carry 4096 bytes, more than the network device's MTU of 1500 has room for: they are lost",
 			"QUERY_PORT: active MTU 4096, largest 4096; ens1f0np0 has an MTU of 1500", raise)},
@@ -263,5 +263,5 @@ func TestForkFindings(t *testing.T) {
 	findAll(t, []findingCase{{"no copies", healthySoft, func(m *machine) { m.settings.CopyOnFork = false; m.release = "5.10.0-46-amd64" }, nil, on("fork", "", Note,
 		"the kernel does not copy registered pages for a child at fork: a C program that forks may go on with pages that the device does not write to (goverbs and os/exec are safe)",
 		"RDMA netlink, SYS_GET: no COPY_ON_FORK; uname -r is 5.10.0-46-amd64, and Linux has it from 5.12 on",
-		"export RDMAV_FORK_SAFE=1 (for programs of libibverbs that fork), or boot Linux 5.12 or newer")}})
+		"export RDMAV_FORK_SAFE=1 # for programs of libibverbs that fork; or boot Linux 5.12 or newer")}})
 }

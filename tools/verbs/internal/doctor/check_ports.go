@@ -86,11 +86,11 @@ func (n *Node) checkPort(d *Device, p *Port) (Finding, bool) {
 	case p.State == nldev.PortInit:
 		f.What = "no subnet manager has configured the port, so that nothing can be sent"
 		f.Seen += fmt.Sprintf(", SM LID %d", p.SMLID)
-		f.Mend = "systemctl start opensm (on one machine of the fabric, or switch on the switch's own subnet manager)"
+		f.Mend = "systemctl start opensm # on one machine of the fabric, or switch on the switch's own subnet manager"
 	case p.State == nldev.PortArmed:
 		f.Severity = Warning
 		f.What = "the subnet manager has not finished with the port"
-		f.Mend = "sminfo (says which manager it is and whether it lives)"
+		f.Mend = "sminfo # says which manager it is and whether it lives"
 	case p.PhysState == nldev.PhysDisabled:
 		f.What = "the port is switched off"
 		f.Mend = fmt.Sprintf("ibportstate -C %s -P %d -D 0 %d enable", d.Name, p.Index, p.Index)
@@ -113,7 +113,7 @@ func (n *Node) withoutManager(d *Device, p *Port) (Finding, bool) {
 		Severity: Warning,
 		What:     "the port is active and has no LID",
 		Seen:     fmt.Sprintf("RDMA netlink, PORT_GET: state %v, LID 0, SM LID %d", p.State, p.SMLID),
-		Mend:     "systemctl restart opensm (on the machine that runs it)",
+		Mend:     "systemctl restart opensm # on the machine that runs it",
 	}, true
 }
 
@@ -122,7 +122,7 @@ const cutsOff = "ends connections over it and takes routes away: not from afar o
 
 // again is the command that sets a network device up anew.
 func again(netdev string) string {
-	return fmt.Sprintf("ip link set %s down && ip link set %s up (%s)", netdev, netdev, cutsOff)
+	return fmt.Sprintf("ip link set %s down && ip link set %s up # %s", netdev, netdev, cutsOff)
 }
 
 // checkEthernet looks for the reason in the network device.
@@ -146,7 +146,7 @@ func (n *Node) checkEthernet(d *Device, p *Port, f Finding) (Finding, bool) {
 		f.Mend = fmt.Sprintf("ip link set %s up", p.Netdev)
 	case !i.Running || operstate == "down" || strings.HasPrefix(operstate, "lower"):
 		f.What = fmt.Sprintf("the port is down because its network device %s has no carrier: there is no cable, or nobody at its other end", p.Netdev)
-		f.Mend = fmt.Sprintf("ethtool %s (shows the link; plug the cable in, or enable the switch's port)", p.Netdev)
+		f.Mend = fmt.Sprintf("ethtool %s # shows the link; plug the cable in, or enable the switch's port", p.Netdev)
 	default:
 		f.What = fmt.Sprintf("the port is down although its network device %s is up", p.Netdev)
 		f.Mend = again(p.Netdev)

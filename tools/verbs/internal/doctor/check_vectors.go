@@ -73,7 +73,7 @@ func irqs(all []poll.Vector) string {
 }
 
 // leaveThem ends the advice to direct interrupts.
-const leaveThem = "and tell irqbalance, if it runs, to leave them alone: --banirq=IRQ"
+const leaveThem = "# and tell irqbalance, if it runs, to leave them alone: --banirq=IRQ"
 
 // spreadOut directs interrupts to processors, one each, as far as these go.
 func spreadOut(vectors []poll.Vector, cpus []int) string {
@@ -81,7 +81,7 @@ func spreadOut(vectors []poll.Vector, cpus []int) string {
 	var b strings.Builder
 	for i, v := range vectors {
 		if i == enough {
-			fmt.Fprintf(&b, "and so on, for interrupts %s\n", irqs(vectors[i:]))
+			fmt.Fprintf(&b, "# and so on, for interrupts %s\n", irqs(vectors[i:]))
 			break
 		}
 		fmt.Fprintf(&b, "echo %d > /proc/irq/%d/smp_affinity_list\n", cpus[i%len(cpus)], v.IRQ)

@@ -60,7 +60,8 @@ type Finding struct {
 	// Seen says how it was seen: the file or the call, and the value.
 	Seen string `json:"seen"`
 
-	// Mend is the command that mends it, or several, one a line. Where no
+	// Mend is the command that mends it, or several, one a line, with what there
+	// is to say of them behind #: a shell takes the lines as they stand. Where no
 	// command does, a sentence says who has to do what.
 	Mend string `json:"mend"`
 }

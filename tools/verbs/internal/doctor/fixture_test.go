@@ -272,6 +272,13 @@ func examined(t *testing.T, n *Node) *Report {
 // looked at.
 func finds(t *testing.T, n *Node, want ...Finding) *Report {
 	t.Helper()
+	for _, f := range want {
+		for line := range strings.Lines(f.Mend) {
+			if !pasteable(line) {
+				t.Errorf("no shell takes %q", line)
+			}
+		}
+	}
 	r := examined(t, n)
 	if d := cmp.Diff(append([]Finding{}, want...), r.Findings); d != "" {
 		t.Errorf("findings (-want +got):\n%s", d)

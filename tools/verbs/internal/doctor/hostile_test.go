@@ -27,6 +27,11 @@ func survives(t testing.TB, n *Node) *Report {
 		if f.What == "" || f.Seen == "" || f.Mend == "" || len(f.What) > 2000 || len(f.Seen) > 10000 || len(f.Mend) > 10000 {
 			t.Errorf("finding %.3000q", f)
 		}
+		for line := range strings.Lines(f.Mend) {
+			if !pasteable(line) {
+				t.Errorf("no shell takes %.3000q", line)
+			}
+		}
 	}
 	var b bytes.Buffer
 	if err := r.WriteText(&b, true); err != nil {
@@ -39,6 +44,17 @@ func survives(t testing.TB, n *Node) *Report {
 		t.Error(err)
 	}
 	return r
+}
+
+// pasteable says whether a shell would take a line of Mend, if it is a command of the usual ones.
+func pasteable(line string) bool {
+	command, _, _ := strings.Cut(line, " # ")
+	name, _, _ := strings.Cut(command, " ")
+	switch name {
+	case "chmod", "chown", "devlink", "dmesg", "docker", "echo", "ethtool", "export", "ip", "mkdir", "modprobe", "mount", "podman", "ps", "rdma", "rm", "rmdir", "setcap", "systemctl", "ulimit", "usermod":
+		return !strings.ContainsAny(command, "()")
+	}
+	return true
 }
 
 // machines are those that are tampered with.

@@ -102,7 +102,7 @@ func (m *kernelModules) load(name string) string {
 		return fmt.Sprintf("boot a kernel that has %s: this one, %s, was built without it and loads no modules", name, m.n.Release)
 	case moduleUnknown:
 		if m.n.container().kind != "" {
-			return fmt.Sprintf("modprobe %s (on the host: a container cannot load it)", name)
+			return fmt.Sprintf("modprobe %s # on the host: a container cannot load it", name)
 		}
 	}
 	return "modprobe " + name
