@@ -70,7 +70,7 @@ func (s *suite) planted(ctx context.Context, where string, v *vm, t guestTest) {
 			return nil
 		}
 		_, err := v.guestTest(ctx, t)
-		return fmt.Sprintf("%s", plural.Of(faults, "fault")), err
+		return plural.Of(faults, "fault"), err
 	})
 }
 
