@@ -120,7 +120,8 @@ type QPOptions struct {
 	// Tag is the program's own name for the queue pair, which QP.Tag returns.
 	Tag any
 	// AllowOverrun makes the queue pair even if its completions do not fit
-	// into the CQ. If the CQ then overruns, completions are lost for good.
+	// into the CQ. If the CQ then overruns, completions are lost for good, and
+	// later ones may still come before Poll says ErrOverrun.
 	AllowOverrun bool
 }
 
