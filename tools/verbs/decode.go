@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"sync"
 
 	"github.com/goverbs/goverbs/tools/decode"
 	"github.com/goverbs/goverbs/tools/internal/tty"
@@ -23,8 +23,8 @@ Without FILE, or where FILE is -, it reads what you pipe or paste in.
   dmesg | verbs decode
   verbs decode nccl.log
 
-Exit status: 0 something was found, 1 nothing was, 2 wrong use or an
-unreadable file.
+Exit status: 0 something was found, 1 nothing was, 2 wrong use, a file that
+cannot be read or written, or Ctrl-C, which ends the text there.
 
 `
 
@@ -38,10 +38,6 @@ func cmdDecode(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	if slices.Contains(f.Args(), "") {
 		return exitStatus(ctx, "decode", usage.Errorf("the name of a file is empty: - is standard input"), stderr)
 	}
-	// A read from a terminal or a pipe cannot be interrupted; leaving can. What
-	// is left behind then prints nothing more.
-	var out gate
-	stdout, stderr = out.writer(stdout), out.writer(stderr)
 	d := decoding{stdin: os.Stdin, pasted: tty.Is(os.Stdin), stdout: stdout, stderr: stderr, files: f.Args()}
 	if len(d.files) == 0 {
 		d.files = []string{"-"}
@@ -52,46 +48,28 @@ func cmdDecode(ctx context.Context, args []string, stdout, stderr io.Writer) int
 	} else {
 		d.text = decode.NewText(stdout, 0)
 	}
-	done := make(chan int, 1)
-	go func() { done <- d.run() }()
-	select {
-	case code := <-done:
-		return code
-	case <-ctx.Done():
-		fmt.Fprintln(stderr, "verbs decode: interrupted")
-		out.shut()
-		return 2
-	}
+	return d.run(ctx)
 }
 
-// gate lets several goroutines write, until it is shut.
-type gate struct {
-	mu     sync.Mutex
-	closed bool
+// untilDone reads what open opens, and ends when ctx is done: who follows a log and presses Ctrl-C
+// wants what was found in it. Neither opening nor reading a pipe or a terminal can be interrupted,
+// so both are left behind then.
+func untilDone(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		defer context.AfterFunc(ctx, func() { w.Close() })()
+		f, err := open()
+		if err == nil {
+			_, err = io.Copy(w, f)
+			f.Close()
+		}
+		w.CloseWithError(err)
+	}()
+	return r
 }
 
-type gateWriter struct {
-	gate *gate
-	w    io.Writer
-}
-
-func (g *gate) writer(w io.Writer) io.Writer { return gateWriter{g, w} }
-
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-}
-
-// Write implements io.Writer.
-func (w gateWriter) Write(p []byte) (int, error) {
-	w.gate.mu.Lock()
-	defer w.gate.mu.Unlock()
-	if w.gate.closed {
-		return 0, os.ErrClosed
-	}
-	return w.w.Write(p)
-}
+// errInterrupted: what was read until then has been explained.
+var errInterrupted = errors.New("interrupted")
 
 // decoding is one run of the command.
 type decoding struct {
@@ -105,13 +83,17 @@ type decoding struct {
 	refused        bool
 }
 
-func (d *decoding) run() int {
+func (d *decoding) run(ctx context.Context) int {
 	code := 0
 	for _, name := range d.files {
 		if len(d.files) > 1 {
 			d.text.File(name)
 		}
-		if err := d.file(name); err != nil {
+		err := d.file(ctx, name)
+		if ctx.Err() != nil {
+			err = errInterrupted
+		}
+		if err != nil {
 			fmt.Fprintf(d.stderr, "verbs decode: %v\n", err)
 			code = 2
 			break
@@ -145,20 +127,16 @@ in hexadecimal; the last 16 matter most) and for lines that give a status, a
 syndrome or a vendor code, such as "status 12 vendor err 129".`)
 }
 
-func (d *decoding) file(name string) error {
-	in := io.Reader(d.stdin)
+func (d *decoding) file(ctx context.Context, name string) error {
+	open := func() (io.ReadCloser, error) { return os.Open(name) }
 	if name == "-" {
+		open = func() (io.ReadCloser, error) { return io.NopCloser(d.stdin), nil }
 		if d.pasted {
 			fmt.Fprintln(d.stderr, "verbs decode: paste the text, then press Ctrl-D on a line of its own")
 		}
-	} else {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
 	}
+	in := untilDone(ctx, open)
+	defer in.Close()
 	return decode.Scan(in, d.finding, d.note)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,21 +92,53 @@ func TestDecodeStdin(t *testing.T) {
 	}
 }
 
-// TestDecodeInterrupted leaves a read that never ends.
+// TestDecodeInterrupted interrupts a text that never ends: what it had until then is explained, and
+// the JSON is whole.
 func TestDecodeInterrupted(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
+	for _, args := range [][]string{{"decode"}, {"decode", "-json"}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		old := os.Stdin
+		os.Stdin = r
+		defer func() { os.Stdin = old }()
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			// When so much more is taken, neither the pipe nor a
+			// buffer can still hold the lines.
+			w.WriteString(ncclLines + strings.Repeat("all is well\n", 1<<17))
+			cancel()
+		}()
+		var out, errs bytes.Buffer
+		if code := run(ctx, args, &out, &errs); code != 2 || errs.String() != "verbs decode: interrupted\n" {
+			t.Errorf("%v: exit %d, %s", args, code, &errs)
+		}
+		if len(args) == 1 {
+			if !strings.Contains(out.String(), "transport retry exceeded (status 12)") {
+				t.Errorf("%v: %s", args, &out)
+			}
+			continue
+		}
+		var got []map[string]any
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil || len(got) != 2 {
+			t.Errorf("%v: %v in %s", args, err, &out)
+		}
 	}
-	defer w.Close()
-	old := os.Stdin
-	os.Stdin = r
-	defer func() { os.Stdin = old }()
+}
+
+// TestDecodeNobodyWrites interrupts a pipe that nobody has opened to write: it cannot even be opened.
+func TestDecodeNobodyWrites(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
+	opening := make(chan struct{})
+	in := untilDone(ctx, func() (io.ReadCloser, error) {
+		close(opening)
+		select {}
+	})
+	<-opening
 	cancel()
-	var out, errs bytes.Buffer
-	if code := run(ctx, []string{"decode"}, &out, &errs); code != 2 || !strings.Contains(errs.String(), "interrupted") {
-		t.Errorf("exit %d, %s", code, &errs)
+	if b, err := io.ReadAll(in); len(b) > 0 || err != nil {
+		t.Errorf("%q, %v", b, err)
 	}
-	r.Close()
 }
