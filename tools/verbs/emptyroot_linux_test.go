@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goverbs/goverbs/tools/internal/uname"
 )
 
 // emptyRoot is a folder with the binary verbs, /dev/infiniband and nothing else: no /sys, no /proc,
@@ -95,6 +97,7 @@ func TestGuestEmptyRoot(t *testing.T) {
 		{[]string{"version"}, []string{"linux/"}},
 		{[]string{"devinfo", "-v"}, []string{"rxe0", "PORT_ACTIVE", "10.0.0.1"}},
 		{[]string{"demo", "-d", "rxe0", "-n", "20"}, []string{"busy ping-pong", "event ping-pong", "injected error"}},
+		{[]string{"selftest", "-quick", "-only", "RC: send of no bytes"}, []string{"kernel " + uname.System(), "1 passed"}},
 	} {
 		var out bytes.Buffer
 		if err := inEmptyRoot(ctx, root, &out, c.args...).Run(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/tty"
+	"github.com/goverbs/goverbs/tools/internal/uname"
 	"github.com/goverbs/goverbs/tools/verbs/internal/selftest"
 	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
 	"github.com/goverbs/goverbs/uverbs"
@@ -252,7 +253,7 @@ func (o *selftestOptions) opener() (open func() (*uverbs.Device, error), proves 
 // placeOf says what a device is.
 func placeOf(d *uverbs.Device) *selftest.Place {
 	info, attr := d.Info(), d.Attr()
-	p := &selftest.Place{Tool: toolVersion(), Device: d.Name(), Driver: info.Driver.String(), Firmware: attr.Firmware, Kernel: selftest.KernelRelease()}
+	p := &selftest.Place{Tool: toolVersion(), Device: d.Name(), Driver: info.Driver.String(), Firmware: attr.Firmware, Kernel: uname.System()}
 	for n := 1; n <= attr.Ports; n++ {
 		if port, err := d.PortAttr(n); err == nil && port.State == uverbs.PortActive {
 			p.Link = port.LinkLayer.String()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/goverbs/goverbs/tools/internal/paired"
 	"github.com/goverbs/goverbs/tools/internal/plural"
+	"github.com/goverbs/goverbs/tools/internal/uname"
 )
 
 // A Report is what was measured in one run on one device.
@@ -130,8 +131,8 @@ func ThisMachine() Machine {
 			}
 		}
 	}
-	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.System = "Linux " + strings.TrimSpace(string(b))
+	if release, _ := uname.Read(); release != "" {
+		m.System = "Linux " + release
 	}
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		var load float64

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/goverbs/goverbs/poll"
+	"github.com/goverbs/goverbs/tools/internal/uname"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/nldev"
 )
@@ -24,7 +25,7 @@ func Host() *Node {
 			return c, nil
 		},
 	}
-	n.Release, n.Machine = release()
+	n.Release, n.Machine = uname.Read()
 	return n
 }
 

@@ -7,15 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// release asks the kernel for its release and machine.
-func release() (release, machine string) {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return "", ""
-	}
-	return unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:])
-}
-
 // open opens a file for reading and writing, without waiting for anybody.
 func open(path string) error {
 	for {

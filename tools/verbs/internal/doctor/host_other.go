@@ -7,9 +7,6 @@ import (
 	"os"
 )
 
-// release is not known on systems without RDMA.
-func release() (release, machine string) { return "", "" }
-
 func open(path string) error {
 	return &os.PathError{Op: "open", Path: path, Err: errors.ErrUnsupported}
 }

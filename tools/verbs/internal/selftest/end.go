@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"strings"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/uname"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -205,7 +205,7 @@ func (e *end) makeQueues(s *Spec) (err error) {
 // describe says what a device claims.
 func describe(d *uverbs.Device) *Device {
 	attr := d.Attr()
-	out := &Device{Driver: d.Info().Driver.String(), Kernel: KernelRelease(), Caps: attr.Caps, Atomic: attr.Atomic, MaxSRQ: attr.MaxSRQ, MaxGroups: attr.MaxMulticastGroups}
+	out := &Device{Driver: d.Info().Driver.String(), Kernel: uname.System(), Caps: attr.Caps, Atomic: attr.Atomic, MaxSRQ: attr.MaxSRQ, MaxGroups: attr.MaxMulticastGroups}
 	for n := 1; n <= attr.Ports; n++ {
 		if p, err := d.PortAttr(n); err == nil && p.State == uverbs.PortActive {
 			out.MaxMessage, out.Roce = p.MaxMessage, p.LinkLayer == uverbs.LinkEthernet
@@ -213,15 +213,6 @@ func describe(d *uverbs.Device) *Device {
 		}
 	}
 	return out
-}
-
-// KernelRelease is what uname -r says, or the name of a system other than Linux.
-func KernelRelease() string {
-	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return runtime.GOOS
-	}
-	return strings.TrimSpace(string(b))
 }
 
 // connect connects the queue pair to that of the other end.
