@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,17 +142,26 @@ func parseSelftest(args []string, help io.Writer) (o selftestOptions, err error)
 
 // hostPort adds the usual port to a host that has none.
 func hostPort(host string) (string, error) {
-	if _, port, err := net.SplitHostPort(host); err == nil {
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		if name == "" {
+			return "", usage.Errorf("-peer %q: there is no host before the port", host)
+		}
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 			return "", usage.Errorf("-peer %q: the port is none of 1 to 65535", host)
 		}
 		return host, nil
 	}
 	bare := strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if strings.ContainsAny(bare, "[] /") || strings.Contains(bare, ":") && net.ParseIP(bare) == nil {
+	if strings.ContainsAny(bare, "[] /") || strings.Contains(bare, ":") && !isAddress(bare) {
 		return "", usage.Errorf("-peer %q: it is neither a host nor HOST:PORT", host)
 	}
 	return net.JoinHostPort(bare, strconv.Itoa(selftest.Port)), nil
+}
+
+// isAddress tells whether s is an IP address, also one that names its interface: fe80::1%eth0.
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
 }
 
 // run runs the tests, or serves.

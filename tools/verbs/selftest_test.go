@@ -43,6 +43,7 @@ func TestSelftestUsage(t *testing.T) {
 		{"-d sim0 -peer host", 2, "in this process"},
 		{"-peer host:0", 2, "the port is none of 1 to 65535"},
 		{"-peer a:b:c", 2, "neither a host nor HOST:PORT"},
+		{"-peer :18518", 2, "there is no host before the port"},
 		{"-json -record -", 2, "choose one"},
 		{"-only ,", 2, "-only: no words"},
 		{"-d sim0 -only nonsense", 2, "-list names them"},
@@ -64,6 +65,7 @@ func TestSelftestUsage(t *testing.T) {
 func TestSelftestPeerAddress(t *testing.T) {
 	for in, want := range map[string]string{
 		"node2": "node2:18518", "node2:7": "node2:7", "10.0.0.1": "10.0.0.1:18518", "::1": "[::1]:18518", "[::1]": "[::1]:18518", "[fe80::1]:99": "[fe80::1]:99",
+		"fe80::1%eth0": "[fe80::1%eth0]:18518", "[fe80::1%eth0]": "[fe80::1%eth0]:18518", "[fe80::1%eth0]:99": "[fe80::1%eth0]:99",
 	} {
 		if got, err := hostPort(in); got != want || err != nil {
 			t.Errorf("%q became %q, %v, want %q", in, got, err, want)
