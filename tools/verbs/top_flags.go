@@ -149,6 +149,8 @@ func topListenHint(err error) string {
 		return "; ports below 1024 (sysctl net.ipv4.ip_unprivileged_port_start) are root's: take a higher one"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return "; no interface here has that address: ip address lists them"
+	case errors.Is(err, syscall.EINVAL):
+		return "; an address of one link, which begins with fe80, needs its interface: [fe80::1%eth0]:9400"
 	}
 	return ""
 }

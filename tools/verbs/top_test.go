@@ -421,7 +421,7 @@ func TestTopListen(t *testing.T) {
 	if code, _, errs := p.do(t.Context(), "-listen", l.Addr().String()); code != 1 || !strings.Contains(errs, "-listen 127.0.0.1:") || !strings.Contains(errs, "another program has that port") || p.closed != 0 {
 		t.Errorf("status %d, %q", code, errs)
 	}
-	for err, want := range map[error]string{syscall.EACCES: "ports below 1024", syscall.EADDRNOTAVAIL: "no interface here has that address"} {
+	for err, want := range map[error]string{syscall.EACCES: "ports below 1024", syscall.EADDRNOTAVAIL: "no interface here has that address", syscall.EINVAL: "needs its interface"} {
 		if hint := topListenHint(&net.OpError{Op: "listen", Err: err}); !strings.Contains(hint, want) {
 			t.Errorf("%v: %q", err, hint)
 		}
