@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -209,10 +210,14 @@ func TestLimits(t *testing.T) {
 		m.counts[0] = nldev.ResourceCounts{"pd": used, "qp": 5, "ctx": 9}
 		m.answers["rxe0"].Attr.MaxPD = 100
 	}
+	set(1)
+	if r := examined(t, m.node()); !slices.ContainsFunc(r.Checks, func(c Made) bool { return slices.Contains(c.Saw, "rxe0: 1 protection domain of 100") }) {
+		t.Errorf("%+v", r.Checks)
+	}
 	set(79)
 	findsOnly(t, m.node())
 	set(80)
-	findsOnly(t, m.node(), wanted{"limits", Warning, "rxe0", "80 of at most 100 protection domains are in use", "process 70 (hoarder) has 50 of them", "rdma resource show pd dev rxe0"})
+	findsOnly(t, m.node(), wanted{"limits", Warning, "rxe0", "80 of at most 100 protection domains are in use: soon", "process 70 (hoarder) has 50 of them", "rdma resource show pd dev rxe0"})
 	set(100)
 	findsOnly(t, m.node(), wanted{"limits", Fault, "rxe0", "no program can make another", "netlink counts 100 pd, and max_pd of the device is 100", ""})
 	m.owned = owned{0: 100}

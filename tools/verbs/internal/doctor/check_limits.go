@@ -10,24 +10,25 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs"
 	"github.com/goverbs/goverbs/uverbs/nldev"
 )
 
 // A limit is how many objects of a kind a device has room for.
 type limit struct {
-	kind, name string // as netlink counts it, and in words
+	kind, name string // as netlink counts it, and one in words
 	file       string // as rdma resource show and ibv_devinfo -v call the maximum
 	max        func(*uverbs.DeviceAttr) int
 	owners     func(Netlink, uint32) ([]nldev.Owner, error)
 }
 
 var limits = []limit{
-	{"qp", "queue pairs", "max_qp", func(a *uverbs.DeviceAttr) int { return a.MaxQP }, owners(Netlink.QPs, func(x nldev.QP) nldev.Owner { return x.Owner })},
-	{"cq", "completion queues", "max_cq", func(a *uverbs.DeviceAttr) int { return a.MaxCQ }, owners(Netlink.CQs, func(x nldev.CQ) nldev.Owner { return x.Owner })},
-	{"mr", "memory regions", "max_mr", func(a *uverbs.DeviceAttr) int { return a.MaxMR }, owners(Netlink.MRs, func(x nldev.MR) nldev.Owner { return x.Owner })},
-	{"pd", "protection domains", "max_pd", func(a *uverbs.DeviceAttr) int { return a.MaxPD }, owners(Netlink.PDs, func(x nldev.PD) nldev.Owner { return x.Owner })},
-	{"srq", "shared receive queues", "max_srq", func(a *uverbs.DeviceAttr) int { return a.MaxSRQ }, owners(Netlink.SRQs, func(x nldev.SRQ) nldev.Owner { return x.Owner })},
+	{"qp", "queue pair", "max_qp", func(a *uverbs.DeviceAttr) int { return a.MaxQP }, owners(Netlink.QPs, func(x nldev.QP) nldev.Owner { return x.Owner })},
+	{"cq", "completion queue", "max_cq", func(a *uverbs.DeviceAttr) int { return a.MaxCQ }, owners(Netlink.CQs, func(x nldev.CQ) nldev.Owner { return x.Owner })},
+	{"mr", "memory region", "max_mr", func(a *uverbs.DeviceAttr) int { return a.MaxMR }, owners(Netlink.MRs, func(x nldev.MR) nldev.Owner { return x.Owner })},
+	{"pd", "protection domain", "max_pd", func(a *uverbs.DeviceAttr) int { return a.MaxPD }, owners(Netlink.PDs, func(x nldev.PD) nldev.Owner { return x.Owner })},
+	{"srq", "shared receive queue", "max_srq", func(a *uverbs.DeviceAttr) int { return a.MaxSRQ }, owners(Netlink.SRQs, func(x nldev.SRQ) nldev.Owner { return x.Owner })},
 }
 
 // owners makes a list of owners of a list of objects.
@@ -78,10 +79,10 @@ var checkLimits = Check{
 				if !ok || has <= 0 {
 					continue
 				}
-				n.saw("%s: %d %s of %d", d.Name, used, l.name, has)
+				n.saw("%s: %s of %d", d.Name, plural.Of(used, l.name), has)
 				if f, ok := nearLimit(used, uint64(has)); ok {
 					f.Object = d.Name
-					f.What = fmt.Sprintf("%d of at most %d %s are in use: %s", used, has, l.name, f.What)
+					f.What = fmt.Sprintf("%d of at most %s are in use: %s", used, plural.Of(has, l.name), f.What)
 					f.Seen = fmt.Sprintf("netlink counts %d %s, and %s of the device is %d", used, l.kind, l.file, has)
 					f.Mend = fmt.Sprintf("rdma resource show %s dev %s\n# and end, or mend, what makes so many", l.kind, d.Name)
 					if most := n.most(c, uint32(d.Index), &l); most != "" {
