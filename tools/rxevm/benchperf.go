@@ -130,7 +130,11 @@ func (c perfCase) command(program int, port uint16) []string {
 	if program == 0 {
 		return append([]string{"verbs", "perf", c.test(), "-json", "-warmup", "0"}, c.args(port)...)
 	}
-	return append([]string{"ib_" + c.test(), "-F"}, c.args(port)...)
+	own := []string{"ib_" + c.test(), "-F"}
+	if c.latency {
+		own = append(own, "-U") // for the average of all
+	}
+	return append(own, c.args(port)...)
 }
 
 // A perfFigure is what one run of a program gave.
@@ -203,7 +207,7 @@ func (c perfCase) figure(program int, out string) (f perfFigure, err error) {
 			return f, err
 		}
 		r := rows[0]
-		f.rate, f.typical, f.average, iters, bytes = r.MessagesPerSec, r.Typical, r.Average, r.Iterations, r.Bytes
+		f.rate, f.typical, f.average, iters, bytes = r.MessagesPerSec, r.Typical, r.OfAll, r.Iterations, r.Bytes
 	}
 	switch {
 	case bytes != c.bytes || iters != int64(c.iters):

@@ -22,7 +22,7 @@ func TestPerfCases(t *testing.T) {
 	for _, c := range all {
 		names[c.String()] = true
 		ours, theirs := c.command(0, 18600), c.command(1, 18600)
-		if ours[0] != "verbs" || ours[2] != c.test() || theirs[0] != "ib_"+c.test() || !slices.Equal(ours[6:], theirs[2:]) {
+		if ours[0] != "verbs" || ours[2] != c.test() || theirs[0] != "ib_"+c.test() || !slices.Equal(ours[6:], theirs[len(theirs)-len(ours)+6:]) {
 			t.Errorf("%v: %q and %q", c, ours, theirs)
 		}
 		if c.iters%c.lists() != 0 {
@@ -38,6 +38,9 @@ func TestPerfCases(t *testing.T) {
 		t.Errorf("no row of %q", want)
 	}
 	i = slices.IndexFunc(all, func(c perfCase) bool { return c.String() == "read_lat event 64 bytes" })
+	if want := "ib_read_lat -F -U -d rxe0 -x 1 -p 18600 -s 64 -n 1000 -u 18 -e"; i < 0 || strings.Join(all[i].command(1, 18600), " ") != want {
+		t.Errorf("no row of %q", want)
+	}
 	if want := "verbs perf read_lat -json -warmup 0 -d rxe0 -x 1 -p 18600 -s 64 -n 1000 -u 18 -e"; i < 0 || strings.Join(all[i].command(0, 18600), " ") != want {
 		t.Errorf("no row of %q", want)
 	}
@@ -66,7 +69,8 @@ func TestPerfFigure(t *testing.T) {
 		says    string
 	}{
 		{bw, 1, perftestOutput(t, "send_bw"), perfFigure{rate: 23127}, ""},
-		{lat, 1, perftestOutput(t, "send_lat"), perfFigure{typical: 12.75, average: 547.72}, ""},
+		{perfCase{verb: "write", latency: true, bytes: 64, iters: 20}, 1, perftestOutput(t, "write_lat_unsorted"), perfFigure{typical: 16.44, average: 3284.1041 / 19}, ""},
+		{lat, 1, perftestOutput(t, "send_lat"), perfFigure{}, "measured nothing"}, // without its list
 		{bw, 0, `{"bytes":64,"iterations":2000,"messages_per_s":5000}`, perfFigure{rate: 5000}, ""},
 		{lat, 0, `{"bytes":64,"iterations":1000,"messages_per_s":5000,"latency_usec":{"typical":5,"avg":6}}`, perfFigure{rate: 5000, typical: 5, average: 6}, ""},
 		{lat, 1, perftestOutput(t, "send_bw"), perfFigure{}, "2000 messages of 64 bytes, not 1000 of 64"},

@@ -18,6 +18,9 @@ type perftestRow struct {
 	MessagesPerSec float64
 	// Typical, Average and the rest are of tests of latency, in microseconds.
 	Min, Max, Typical, Average, P99, P999 float64
+	// OfAll is the average of all latencies, where perftest lists them (-U): from Average and
+	// Max it leaves out the two longest.
+	OfAll float64
 }
 
 // errPerftestClock is that perftest has made nonsense of the clock: it takes the frequency of the
@@ -47,12 +50,30 @@ var perftestColumns = map[string]func(*perftestRow, float64){
 	"tps average[operations]": nil,
 }
 
+// perftestList is the head of a list of latencies.
+const perftestList = "#, usec"
+
 // parsePerftest reads the table of a perftest program's standard output. A row whose numbers come
 // from a clock that perftest does not understand is errPerftestClock.
 func parsePerftest(out string) (rows []perftestRow, err error) {
 	var heads []string
+	var sum, listed float64
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
+		if _, time, ok := strings.Cut(line, ", "); ok && heads != nil {
+			x, err := strconv.ParseFloat(time, 64)
+			switch {
+			case line == perftestList:
+			case err != nil:
+				return nil, fmt.Errorf("perftest's list of latencies has %q", line)
+			case math.IsInf(x, 0) || math.IsNaN(x):
+				return nil, errPerftestClock
+			default:
+				sum += x
+				listed++
+			}
+			continue
+		}
 		switch {
 		case strings.HasPrefix(line, "#bytes"):
 			if heads, err = perftestHeads(line); err != nil {
@@ -65,6 +86,9 @@ func parsePerftest(out string) (rows []perftestRow, err error) {
 			row, err := perftestLine(heads, line)
 			if err != nil {
 				return nil, err
+			}
+			if listed > 0 {
+				row.OfAll, sum, listed = sum/listed, 0, 0
 			}
 			rows = append(rows, row)
 		}
