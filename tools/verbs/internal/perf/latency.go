@@ -32,6 +32,7 @@ func (s *Side) newGame(w *wait, l *link, n int64, duration time.Duration, t *tim
 // play plays to the end.
 func (g *game) play(word *atomic.Uint64, shift int, last *byte) (err error) {
 	g.start()
+	g.rested = g.at
 	if g.first && g.limit == unknown {
 		defer time.AfterFunc(g.duration, func() { g.over.Store(true) }).Stop()
 	}
@@ -103,6 +104,7 @@ func (g *game) pingpong() error {
 				return err
 			}
 			g.note(at)
+			g.rest()
 			pending = sendPending
 			if g.first || g.posted < g.limit {
 				pending |= recvPending
@@ -182,6 +184,7 @@ func (g *game) writes(word *atomic.Uint64, shift int, last *byte) error {
 		if err := g.ended(); err != nil {
 			return err
 		}
+		g.rest()
 	}
 	g.finish()
 	return nil
@@ -201,6 +204,7 @@ func (g *game) asks() error {
 		if err := g.ended(); err != nil {
 			return err
 		}
+		g.rest()
 	}
 	g.finish()
 	return nil

@@ -94,6 +94,7 @@ func (s *Side) run(ctx context.Context, n int64, duration time.Duration, count *
 		return nil, err
 	}
 	runtime.GC() // and not meanwhile
+	defer s.alone(duration)()
 	p, err := s.newPhase(ctx)
 	if err != nil {
 		return nil, err

@@ -195,8 +195,8 @@ func TestDurationOver(t *testing.T) {
 	}
 	g.posted++
 	g.note(at)
-	if _, ok := g.more(); ok || g.limit != 1 || g.times.n != 1 {
-		t.Errorf("after one message it goes on: %v, to %d, with %d times", ok, g.limit, g.times.n)
+	if _, ok := g.more(); ok || g.limit != 1 || g.times.tally().n != 1 {
+		t.Errorf("after one message it goes on: %v, to %d, with %d times", ok, g.limit, g.times.tally().n)
 	}
 	for _, name := range []string{"send_lat", "write_lat", "read_lat", "send_bw", "read_bw"} {
 		c := config(t, name, func(c *Config) { c.Iters, c.Duration = 0, 1 })

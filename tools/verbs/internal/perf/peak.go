@@ -16,7 +16,7 @@ type mark struct {
 // maxMarks bounds the memory, and the work of best, which looks at all pairs.
 const maxMarks = 2048
 
-func newPeak() *peak { return &peak{marks: make([]mark, 0, maxMarks), every: 1} }
+func newPeak() *peak { return &peak{marks: touched[mark](maxMarks), every: 1} }
 
 // add remembers a moment. Where there are too many, every other one is forgotten.
 func (p *peak) add(at int64, posted, done int64) {

@@ -73,11 +73,6 @@ func (s *Side) newStream(w *wait, l *link, n int64, duration time.Duration) *str
 
 // run sends and receives to the end.
 func (s *stream) run() error {
-	defer s.alone()()
-	if s.spins() && s.expected != unknown && !s.lossy {
-		// The others hear by the monitor thread that the other side is done.
-		defer slacken()()
-	}
 	s.start()
 	defer s.end()
 	if s.total == unknown {

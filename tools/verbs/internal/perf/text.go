@@ -195,8 +195,8 @@ func (t *Text) latencies(b *strings.Builder, r *Report) {
 		for i, d := range all {
 			fmt.Fprintf(b, "%d, %.6g\n", i+1, r.times.usec(float64(d), r.parts))
 		}
-		if !r.times.all {
-			fmt.Fprintf(b, "(the first %d of %d)\n", len(all), r.times.n)
+		if !r.times.all() {
+			fmt.Fprintf(b, "(the first %d of %d)\n", len(all), r.times.tally().n)
 		}
 	}
 	if t.Unsorted {

@@ -85,21 +85,6 @@ func (w *wait) pause() {
 	}
 }
 
-// spins says whether a loop polls all the time, and the other side is another process.
-func (w *wait) spins() bool { return w.waiter == nil && !w.yield }
-
-// alone makes a loop that polls the only goroutine that runs, until the result is called: the
-// others have their turn when it rests. Else each rest wakes a thread that looks for work, which
-// takes a processor from this loop, or from the other side's: on an emulated machine that costs
-// one message in fifty.
-func (w *wait) alone() func() {
-	if !w.spins() {
-		return func() {}
-	}
-	processors := runtime.GOMAXPROCS(1)
-	return func() { runtime.GOMAXPROCS(processors) }
-}
-
 // restEvery is how long a loop goes without a rest. The scheduler looks every 10 ms, and
 // interrupts what has had no rest since.
 const restEvery = 8 * time.Millisecond

@@ -3,15 +3,38 @@ package perf
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 )
 
-// lateness is how late timers of this process may come while a stream polls.
+// alone makes a loop that polls the only one that runs in this process, until the result is
+// called, if the other side is another process. The other goroutines have their turn when the
+// loop rests; with more than one processor for them each rest would wake a thread that looks for
+// work, which takes a processor from this loop, or from the other side's: on an emulated machine
+// that costs one message in fifty.
+func (s *Side) alone(duration time.Duration) (restore func()) {
+	c := &s.cfg
+	if c.Wait != Busy || c.Together || !c.sends() && !c.receives() {
+		return func() {}
+	}
+	processors, punctual := runtime.GOMAXPROCS(1), func() {}
+	if !c.lossy() && (duration == 0 || c.Server != "" && !c.Bidirectional) {
+		// Not for who has to hear that the other side is done: one hears by the monitor
+		// thread.
+		punctual = slacken()
+	}
+	return func() {
+		punctual()
+		runtime.GOMAXPROCS(processors)
+	}
+}
+
+// lateness is how late timers of this process may come while a loop polls.
 const lateness = 200 * time.Millisecond
 
 // slacken lets the timers of all threads of this process come late, until the result is called.
-// A stream that polls needs none, but the runtime's monitor thread has one every 10 ms, and each
+// A loop that polls needs none, but the runtime's monitor thread has one every 10 ms, and each
 // that has to wake a processor costs an emulated machine as much as six messages. The kernel has
 // this done by those with CAP_SYS_NICE; of others the timers stay as they are.
 func slacken() (restore func()) {

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/goverbs/goverbs/poll"
 )
 
 // slack is by how much the timers of this process may be late: all its threads agree.
@@ -55,8 +53,8 @@ func mayChange(t *testing.T) bool {
 	return data[0].Effective&(1<<unix.CAP_SYS_NICE) != 0
 }
 
-// While a stream polls, timers may be late, if the kernel lets it; afterwards they are as they
-// were, also if it fails. They are not where it matters when one hears of the other side.
+// While a loop polls, timers may be late, if the kernel lets it; afterwards they are as they
+// were. They are punctual where one has to hear of the other side.
 func TestSlack(t *testing.T) {
 	if !mayChange(t) {
 		slacken()() // which does no harm, and changes nothing
@@ -64,39 +62,26 @@ func TestSlack(t *testing.T) {
 	}
 	usual := slack(t)
 	for name, c := range map[string]struct {
-		wait  wait
-		lossy bool
-		waits bool // for word of the other side
-		want  time.Duration
+		cfg      Config
+		duration time.Duration
+		want     time.Duration
 	}{
-		"busy":          {want: lateness},
-		"events":        {wait: wait{waiter: new(poll.Waiter)}, want: usual},
-		"together":      {wait: wait{yield: true}, want: usual},
-		"may lose":      {lossy: true, want: usual},
-		"until told so": {waits: true, want: usual},
+		"busy":               {Config{Wait: Busy, Transport: "RC", Server: "there"}, 0, lateness},
+		"server":             {Config{Wait: Busy, Transport: "RC", Test: Test{Verb: Send}}, 0, lateness},
+		"client, by time":    {Config{Wait: Busy, Transport: "RC", Server: "there"}, time.Second, lateness},
+		"server, by time":    {Config{Wait: Busy, Transport: "RC", Test: Test{Verb: Send}}, time.Second, usual},
+		"both ways, by time": {Config{Wait: Busy, Transport: "RC", Server: "there", Bidirectional: true}, time.Second, usual},
+		"events":             {Config{Wait: Event, Transport: "RC", Server: "there"}, 0, usual},
+		"together":           {Config{Wait: Busy, Transport: "RC", Server: "there", Together: true}, 0, usual},
+		"may lose":           {Config{Wait: Busy, Transport: "UC", Server: "there"}, 0, usual},
 	} {
-		t.Run(name, func(t *testing.T) {
-			for _, fails := range []error{nil, errors.New("the other side is gone")} {
-				s := &stream{wait: &c.wait, lossy: c.lossy}
-				if c.waits {
-					s.expected = unknown
-				}
-				has := time.Duration(-1)
-				s.tell = func(int64) error { // there is nothing to send
-					has = slack(t)
-					s.expected = 0
-					return fails
-				}
-				if err := s.run(); err != fails {
-					t.Errorf("%v, want %v", err, fails)
-				}
-				if has != c.want {
-					t.Errorf("timers may be late by %v while it runs, want %v", has, c.want)
-				}
-				if left := slack(t); left != usual {
-					t.Errorf("timers may be late by %v afterwards, want %v", left, usual)
-				}
-			}
-		})
+		restore := (&Side{cfg: c.cfg}).alone(c.duration)
+		if has := slack(t); has != c.want {
+			t.Errorf("%s: timers may be late by %v while it runs, want %v", name, has, c.want)
+		}
+		restore()
+		if left := slack(t); left != usual {
+			t.Errorf("%s: timers may be late by %v afterwards, want %v", name, left, usual)
+		}
 	}
 }
