@@ -4,14 +4,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 )
 
 // crossArchs are the Linux architectures for which everything must build.
@@ -67,53 +64,10 @@ func (s *suite) hostPart(ctx context.Context) {
 			narrow = append(narrow, p)
 		}
 	}
-	s.step(where, "go test as 386 "+strings.Join(narrow, " "), func() (string, error) { return s.as386(ctx, narrow) })
+	s.as386(ctx, where, narrow)
 	for _, arch := range foreignArchs {
 		s.foreign(ctx, where, arch, narrow)
 	}
-}
-
-// as386 runs the packages' tests as programs of 32 bits: on this machine, or where it runs no such
-// programs in guests, one for each package. QEMU's emulation of a processor alone does not carry
-// Go's threads of 386: there all have the thread-local storage of one.
-func (s *suite) as386(ctx context.Context, packages []string) (string, error) {
-	env := []string{"CGO_ENABLED=0", "GOARCH=386"}
-	native, err := s.runs386(ctx, env)
-	if err != nil {
-		return "", err
-	}
-	if native {
-		return s.goTest(ctx, env, packages...)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	guest := []string{self, "exec", "-kernel", "6.1", "-file", s.root} // some tests read the source
-	if s.host.install {
-		guest = append(guest, "-install")
-	}
-	said, err := s.goTest(ctx, env, append([]string{"-p=1", "-short", "-exec", strings.Join(guest, " ")}, packages...)...)
-	return said + " in guests: this machine runs no programs of 32 bits", err
-}
-
-// runs386 says whether this machine runs programs of 32 bits. A processor of amd64 can; a kernel
-// may be built, or told, not to.
-func (s *suite) runs386(ctx context.Context, env []string) (bool, error) {
-	if runtime.GOARCH != "amd64" {
-		return false, nil
-	}
-	dir, err := s.host.scratch()
-	if err != nil {
-		return false, err
-	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "abi.test")
-	if _, err := s.goTool(ctx, env, "test", "-c", "-o", program, "./abi"); err != nil {
-		return false, err
-	}
-	err = exec.CommandContext(ctx, program, "-test.run=^$").Run()
-	return !errors.Is(err, syscall.ENOEXEC), nil // what else fails, its tests will tell
 }
 
 // foreignArchs are architectures whose programs run under emulation here: one
