@@ -23,7 +23,10 @@ func (q *SendQueue) enter() bool {
 
 func (q *SendQueue) leave() { cq.StoreRelease32(&q.flushing, 0) }
 
-// open looks whether requests may go the fast way that may not so far.
+// open moves the limit on where that is what kept a request from the fast way, and says
+// whether it did. It cannot do so twice for one request, whose number is not the limit
+// any more: so a way that calls itself again after a yes does so once. To look again in
+// place, behind enter, would have every request save its registers for this call.
 //
 //go:noinline
 func (q *SendQueue) open() bool {
