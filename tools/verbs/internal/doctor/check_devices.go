@@ -21,7 +21,22 @@ var checkSystem = Check{
 				Mend:     "run it on Linux; package uverbs/sim and verbs demo work everywhere",
 			}}, nil
 		}
-		return nil, nil
+		var found []Finding
+		unmounted := func(dir, kind, what string) {
+			found = append(found, Finding{
+				Severity: Note,
+				What:     fmt.Sprintf("%s is not mounted: %s were not looked at", dir, what),
+				Seen:     dir + " is empty, or does not exist",
+				Mend:     fmt.Sprintf("mount -t %s %[1]s %s # or run verbs doctor outside of this container or chroot", kind, dir),
+			})
+		}
+		if !n.procfs() {
+			unmounted("/proc", "proc", "the limits of the process, its control groups and the kernel's modules")
+		}
+		if !n.sysfs() {
+			unmounted("/sys", "sysfs", "adapters without a driver, and how devices are attached and set up,")
+		}
+		return found, nil
 	},
 }
 

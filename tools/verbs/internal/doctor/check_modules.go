@@ -36,7 +36,7 @@ var checkModules = Check{
 // withoutVerbs finds devices that have no verbs files because nobody makes them.
 func (n *Node) withoutVerbs(m *kernelModules) (Finding, bool) {
 	devices := n.devices()
-	if len(devices) == 0 || m.state("ib_uverbs").running() || n.exists(classFiles) {
+	if s := m.state("ib_uverbs"); len(devices) == 0 || s.running() || s == moduleHidden || n.exists(classFiles) {
 		return Finding{}, false
 	}
 	for _, d := range devices {
@@ -155,12 +155,15 @@ func (n *Node) noDevice() Finding {
 		c.Close()
 		f.Seen = "RDMA netlink lists none"
 	}
-	if n.exists(classDevices) {
-		f.Seen += "; /sys/class/infiniband is empty"
-	} else {
-		f.Seen += "; /sys/class/infiniband does not exist"
+	const noAdapter = "; no adapter on the PCI bus is known to do RDMA"
+	switch {
+	case n.exists(classDevices):
+		f.Seen += "; /sys/class/infiniband is empty" + noAdapter
+	case n.sysfs():
+		f.Seen += "; /sys/class/infiniband does not exist" + noAdapter
+	default:
+		f.Seen += "; /sys is not mounted, so that adapters without a device were not seen"
 	}
-	f.Seen += "; no adapter on the PCI bus is known to do RDMA"
 	if s, err := n.settings(); err == nil && !s.NetnsShared {
 		f.What = "there is no RDMA device in this network namespace"
 		f.Seen += "; each device belongs to one network namespace, as netns mode is exclusive"

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 )
@@ -155,6 +156,18 @@ func TestModuleFindings(t *testing.T) {
 			Check: "devices", Severity: Fault, Object: "mlx5_3", What: "there is no device of that name",
 			Seen: "netlink and /sys/class/infiniband list mlx5_0", Mend: "verbs doctor -d mlx5_0",
 		}}},
+		{"nothing in /sys", bareMachine, func(m *machine) { m.remove("sys") }, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device",
+			Seen: "RDMA netlink is not there, as ib_core is not loaded; /sys is not mounted, so that adapters without a device were not seen",
+			Mend: "modprobe rdma_rxe\nrdma link add rxe0 type rxe netdev eth7",
+		}, {
+			Check: "system", Severity: Note, What: "/sys is not mounted: adapters without a driver, and how devices are attached and set up, were not looked at",
+			Seen: "/sys is empty, or does not exist", Mend: "mount -t sysfs sysfs /sys # or run verbs doctor outside of this container or chroot",
+		}}},
+		{"of /proc the processes alone", bareMachine, func(m *machine) { m.remove("proc/modules", "proc/sys", "lib") }, nil, []Finding{{
+			Check: "devices", Severity: Fault, What: "there is no RDMA device", Seen: nobodyListsAny,
+			Mend: "modprobe rdma_rxe\nrdma link add rxe0 type rxe netdev eth7",
+		}}},
 		{"another system", blankDarwin, nil, func(n *Node) { n.System = "darwin" }, []Finding{{
 			Check: "system", Severity: Fault, What: "RDMA verbs need Linux", Seen: "this is darwin",
 			Mend: "run it on Linux; package uverbs/sim and verbs demo work everywhere",
@@ -166,6 +179,35 @@ func blankDarwin(t testing.TB) *machine {
 	m := blank(t, "")
 	clear(m.files)
 	return m
+}
+
+// Without /proc and /sys nobody knows what is loaded, or that a kernel loads no modules.
+func TestNothingMounted(t *testing.T) {
+	m := bareMachine(t)
+	m.remove("proc", "sys", "lib")
+	r := examined(t, m.node())
+	var what []string
+	for _, f := range r.Findings {
+		what = append(what, f.What)
+	}
+	if want := []string{
+		"there is no RDMA device",
+		"/proc is not mounted: the limits of the process, its control groups and the kernel's modules were not looked at",
+		"/sys is not mounted: adapters without a driver, and how devices are attached and set up, were not looked at",
+	}; !slices.Equal(what, want) {
+		t.Errorf("found %q, want %q", what, want)
+	}
+	if mend := r.Findings[0].Mend; mend != "modprobe rdma_rxe\nrdma link add rxe0 type rxe netdev eth7" {
+		t.Errorf("the cure is %q", mend)
+	}
+	if got := m.node().modules().state("rdma_rxe"); got != moduleHidden {
+		t.Errorf("rdma_rxe is %v", got)
+	}
+	n := m.node()
+	n.PID = 7
+	if err := n.Validate(); err == nil || err.Error() != "process 7 cannot be looked at, as /proc is not mounted: mount -t proc proc /proc" {
+		t.Error(err)
+	}
 }
 
 // What is built in is not missing.

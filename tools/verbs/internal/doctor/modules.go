@@ -13,6 +13,7 @@ type moduleState int
 
 const (
 	moduleUnknown moduleState = iota // not loaded; whether there is such a file nobody tells
+	moduleHidden                     // neither /proc nor /sys tells whether it is loaded
 	moduleMissing                    // not loaded, and this kernel has no such file
 	moduleNever                      // not built in, and this kernel loads no modules
 	moduleOnDisk                     // not loaded, but there to be loaded
@@ -20,7 +21,7 @@ const (
 	moduleBuiltIn
 )
 
-var moduleStates = [...]string{"not loaded", "not part of this kernel's packages", "not built in, and this kernel loads no modules", "not loaded", "loaded", "built in"}
+var moduleStates = [...]string{"not loaded", "not known to be loaded, without /proc and /sys", "not part of this kernel's packages", "not built in, and this kernel loads no modules", "not loaded", "loaded", "built in"}
 
 func (s moduleState) String() string { return moduleStates[s] }
 
@@ -34,6 +35,7 @@ type kernelModules struct {
 	onDisk  map[string]bool
 	disk    bool // onDisk and builtIn are known
 	never   bool // the kernel was built without modules
+	hidden  bool // nobody tells which are loaded
 	n       *Node
 }
 
@@ -43,7 +45,11 @@ func (n *Node) modules() *kernelModules {
 	m := &kernelModules{n: n}
 	dir := "lib/modules/" + n.Release
 	loaded, err := n.read("proc/modules")
-	m.loaded, m.never = moduleNames(loaded), errors.Is(err, fs.ErrNotExist)
+	m.loaded = moduleNames(loaded)
+	if errors.Is(err, fs.ErrNotExist) {
+		m.never = n.exists("proc/sys") // else all of /proc but processes is not there
+		m.hidden = !m.never && !n.sysfs()
+	}
 	if strings.Contains(n.Release, "/") {
 		return m
 	}
@@ -67,6 +73,8 @@ func (m *kernelModules) state(name string) moduleState {
 		// Some that are built in have a folder there, and so has all that is
 		// loaded, should /proc/modules be hidden.
 		return moduleLoaded
+	case m.hidden:
+		return moduleHidden
 	case m.never:
 		return moduleNever
 	case m.onDisk[name]:
@@ -100,7 +108,7 @@ func (m *kernelModules) load(name string) string {
 		return fmt.Sprintf("install the modules that the kernel %s lacks, or a kernel that has %s: %s", m.n.Release, name, packages(m.n, name))
 	case moduleNever:
 		return fmt.Sprintf("boot a kernel that has %s: this one, %s, was built without it and loads no modules", name, m.n.Release)
-	case moduleUnknown:
+	case moduleUnknown, moduleHidden:
 		if m.n.container().kind != "" {
 			return fmt.Sprintf("modprobe %s # on the host: a container cannot load it", name)
 		}

@@ -282,10 +282,15 @@ func (n *Node) exists(name string) bool {
 	return err == nil
 }
 
+// procfs and sysfs tell whether /proc and /sys are mounted. Of a /proc without the rest or
+// of another PID namespace only one of the two is there.
+func (n *Node) procfs() bool { return n.exists("proc/self") || n.exists("proc/sys") }
+func (n *Node) sysfs() bool  { return n.exists("sys/class") }
+
 // absent tells whether a module that makes a class of devices is surely not there: there is
 // neither the class nor the module, and /sys is there to show them.
 func (n *Node) absent(module, class string) bool {
-	return n.exists("sys/class") && !n.exists(class) && !n.modules().state(module).running()
+	return n.sysfs() && !n.exists(class) && !n.modules().state(module).running()
 }
 
 // link reads where a symbolic link leads.
@@ -311,6 +316,9 @@ func (n *Node) Validate() error {
 		return fmt.Errorf("%q cannot be the name of a device: verbs devinfo -l lists those that exist", n.Device)
 	}
 	if n.PID > 0 && n.System == "linux" && !n.exists(n.process()+"/status") {
+		if !n.procfs() {
+			return fmt.Errorf("process %d cannot be looked at, as /proc is not mounted: mount -t proc proc /proc", n.PID)
+		}
 		return fmt.Errorf("there is no process %d, or it is not of this PID namespace: /%s/status does not exist", n.PID, n.process())
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -77,18 +79,37 @@ func TestProcessOfThread(t *testing.T) {
 	}
 }
 
-// A /proc of another PID namespace has other processes under the same numbers.
-func TestForeignProc(t *testing.T) {
-	for self, foreign := range map[string]bool{"42 (verbs) R 1": false, "43 (verbs) R 1": true, "": true} {
+// A /proc of another PID namespace has other processes under the same numbers, and one that
+// is not mounted has none.
+func TestUselessProc(t *testing.T) {
+	const foreign, unmounted = "/proc is not of this PID namespace (run ", "/proc is not mounted (mount -t proc proc /proc)"
+	self := func(stat string) func(proc fstest.MapFS) {
+		return func(proc fstest.MapFS) { proc["self/stat"] = &fstest.MapFile{Data: []byte(stat)} }
+	}
+	for name, c := range map[string]struct {
+		make func(proc fstest.MapFS)
+		note string
+	}{
+		"ours":             {self("42 (verbs) R 1"), ""},
+		"another's":        {self("43 (verbs) R 1"), foreign},
+		"nothing in it":    {self(""), foreign},
+		"where we are not": {func(fstest.MapFS) {}, foreign},
+		"an empty folder":  {func(proc fstest.MapFS) { clear(proc) }, unmounted},
+	} {
 		w := newWorld()
-		w.proc["self/stat"] = &fstest.MapFile{Data: []byte(self)}
-		c := w.collector()
-		c.host.PID = 42
-		l := look(t, c)
+		c.make(w.proc)
+		collector := w.collector()
+		collector.host.PID = 42
+		l := look(t, collector)
 		q := l.device("rxe0").CQs[1]
-		if (q.PID == nil) != foreign || deref(q.Thread) != 104 || (len(l.Notes) == 1) != foreign {
-			t.Errorf("self is %q: %+v, notes %q", self, q.Owner, l.Notes)
+		notes := strings.Join(l.Notes, "\n")
+		if (q.PID == nil) != (c.note != "") || deref(q.Thread) != 104 || !strings.HasPrefix(notes, c.note) || (notes == "") != (c.note == "") {
+			t.Errorf("%s: %+v, notes %q", name, q.Owner, l.Notes)
 		}
+	}
+	h := Host{Proc: os.DirFS(filepath.Join(t.TempDir(), "none")), PID: 42}
+	if why := h.useless(); why != unmounted {
+		t.Errorf("no folder: %q", why)
 	}
 }
 

@@ -26,14 +26,21 @@ type Host struct {
 // ThisHost is the machine that the program runs on.
 func ThisHost() Host { return Host{Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys"), PID: os.Getpid()} }
 
-// foreign says whether /proc is of another PID namespace, or nothing of the kind.
-func (h Host) foreign() bool {
+// useless says why /proc has no names for the numbers of threads, and what to do; "" where it
+// has.
+func (h Host) useless() string {
 	if h.PID == 0 {
-		return false
+		return ""
 	}
 	b, err := readSome(h.Proc, "self/stat", maxStatus)
 	number, _, _ := strings.Cut(string(b), " ")
-	return err != nil || number != strconv.Itoa(h.PID)
+	if err == nil && number == strconv.Itoa(h.PID) {
+		return ""
+	}
+	if entries, err := fs.ReadDir(h.Proc, "."); err != nil || len(entries) == 0 {
+		return "/proc is not mounted (mount -t proc proc /proc)"
+	}
+	return "/proc is not of this PID namespace (run verbs top in the one that it is of, as with docker run --pid=host)"
 }
 
 // Limits of what files of /proc and /sys can mean.

@@ -19,12 +19,12 @@ func (c *Collector) join(r *raw) *Look {
 		Devices: []*Device{}, Processes: []*Process{}, Calls: calls(r.calls),
 	}
 	threads := make(map[uint32]process)
-	foreign := c.host.foreign()
-	if foreign {
-		look.Notes = append(look.Notes, "/proc is not of this PID namespace: there are no names of processes, and no numbers but those of threads")
+	useless := c.host.useless()
+	if useless != "" {
+		look.Notes = append(look.Notes, useless+": there are no names of processes, and no numbers but those of threads")
 	}
 	for _, d := range r.devices {
-		j := joiner{collector: c, raw: r, from: d, threads: threads, foreign: foreign}
+		j := joiner{collector: c, raw: r, from: d, threads: threads, nameless: useless != ""}
 		look.Devices = append(look.Devices, j.device())
 	}
 	look.Processes = processes(look.Devices)
@@ -41,7 +41,7 @@ type joiner struct {
 	raw       *raw
 	from      *rawDevice
 	threads   map[uint32]process // of all devices
-	foreign   bool               // there is no /proc to find processes in
+	nameless  bool               // there is no /proc to find processes in
 	contexts  map[uint32]process // whose a context is
 	domains   map[uint32]uint32  // the context of a protection domain
 }
@@ -127,7 +127,7 @@ func (j *joiner) findContexts() {
 // process is that of a thread.
 func (j *joiner) process(tid uint32) process {
 	p, ok := j.threads[tid]
-	if !ok && !j.foreign {
+	if !ok && !j.nameless {
 		p = j.collector.host.process(tid)
 		j.threads[tid] = p
 	}
