@@ -96,6 +96,8 @@ func TestGuestEmptyRoot(t *testing.T) {
 	}{
 		{[]string{"version"}, []string{"linux/"}},
 		{[]string{"devinfo", "-v"}, []string{"rxe0", "PORT_ACTIVE", "10.0.0.1"}},
+		{[]string{"doctor"}, []string{"/proc is not mounted", "/sys is not mounted", "\n2 notes; "}},
+		{[]string{"top", "-once", "-i", "0.1"}, []string{"/proc is not mounted", "rxe0"}},
 		{[]string{"demo", "-d", "rxe0", "-n", "20"}, []string{"busy ping-pong", "event ping-pong", "injected error"}},
 		{[]string{"selftest", "-quick", "-only", "RC: send of no bytes"}, []string{"kernel " + uname.System(), "1 passed"}},
 	} {
