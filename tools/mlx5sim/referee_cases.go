@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/goverbs/goverbs/tools/internal/plural"
 )
 
 // A refereeCase is one program, or a server and a client, that run on the model.
@@ -73,7 +75,7 @@ func (c *refereeCase) judge(out string, code int) error {
 	want := len(c.lines)
 	for _, s := range c.shows {
 		if n := strings.Count(out, s); n < want {
-			missing = append(missing, fmt.Errorf("%q is printed %d times, want %d", s, n, want))
+			missing = append(missing, fmt.Errorf("%q is printed %s, want %d", s, plural.Of(n, "time"), want))
 		}
 		want = 1
 	}

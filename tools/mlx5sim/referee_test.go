@@ -103,7 +103,7 @@ func TestRefereeStatus(t *testing.T) {
 		{name: "one is not there", missing: "verbs", out: []string{"skip       uc, ib, static: b against verbs: there is no verbs\n", "1 passed, 0 failed, 1 skipped for want of verbs ("}},
 		{name: "none is there", missing: "a", short: true, code: 1, err: "nothing could be played", out: []string{"0 passed, 0 failed, 1 skipped for want of a ("}},
 		{name: "fails", first: []outcome{{code: 7, err: "dropped my card\n"}}, code: 1, out: []string{"rc, ib, dynamic: a against a: exit status 7\n     mlx5sim run ", "\n     | dropped my card\n", "1 passed, 1 failed ("}},
-		{name: "only one plays", first: []outcome{{out: "played"}}, code: 1, out: []string{`"played" is printed 1 times, want 2`, "1 passed, 1 failed ("}},
+		{name: "only one plays", first: []outcome{{out: "played"}}, code: 1, out: []string{`"played" is printed 1 time, want 2`, "1 passed, 1 failed ("}},
 		{name: "no result", first: []outcome{well, {out: "played played"}}, code: 1, out: []string{`"#" is printed 0 times, want 1`}},
 		{name: "hangs", first: []outcome{{code: -1, hung: true}}, code: 1, out: []string{"hangs: ended after 5m0s", "1 passed, 1 failed ("}},
 		{name: "no clock", first: []outcome{{code: 1, err: "Can't produce a report"}}, out: []string{"2 passed, 0 failed ("}},

@@ -124,7 +124,7 @@ func (st *stage) check(step *demoStep) error {
 		return fmt.Errorf("the model saw rules broken: %s", strings.Join(broken, "; "))
 	}
 	if left > 0 {
-		return fmt.Errorf("%d objects are left on the devices", left)
+		return fmt.Errorf("%s left on the devices", plural.Of(left, "object"))
 	}
 	return nil
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goverbs/goverbs/tools/internal/flags"
 	"github.com/goverbs/goverbs/tools/verbs/internal/usage"
@@ -96,6 +98,20 @@ func parseBytes(s string) (int, error) {
 		return 0, errors.New("it is a number of bytes, such as 65536, 64K or 1M")
 	}
 	return int(n) * unit, nil
+}
+
+// seconds is a time of at least one second, and at most most, as a number.
+func (f *getopt) seconds(to *time.Duration, most time.Duration, short, long string) {
+	f.both(short, long, func(name string) {
+		f.Func(name, "", func(s string) error {
+			n, err := strconv.ParseInt(s, 0, 64)
+			if err != nil || n < 1 || n > int64(most/time.Second) {
+				return fmt.Errorf("it is a whole number of seconds from 1 to %d", most/time.Second)
+			}
+			*to = time.Duration(n) * time.Second
+			return nil
+		})
+	})
 }
 
 func (f *getopt) word(to *string, short, long string) {

@@ -125,7 +125,7 @@ func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 	c := &o.config
 	f := newGetopt("verbs perf")
 	var events, adaptive, ignored, version bool
-	var duration, margin int
+	var margin int
 	f.word(&c.Device, "d", "ib-dev")
 	f.number(&c.IBPort, "i", "ib-port")
 	f.number(&c.GIDIndex, "x", "gid-index")
@@ -134,7 +134,7 @@ func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 	f.bytes(&c.Size, "s", "size")
 	f.toggle(&c.All, "a", "all")
 	f.number(&c.Iters, "n", "iters")
-	f.number(&duration, "D", "duration")
+	f.seconds(&c.Duration, 365*24*time.Hour, "D", "duration")
 	f.number(&c.MTU, "m", "mtu")
 	f.number(&c.Inline, "I", "inline_size")
 	f.number(&c.Timeout, "u", "qp-timeout")
@@ -187,11 +187,6 @@ func parsePerf(args []string, help io.Writer) (o *perfOptions, err error) {
 	if c.Test, err = perf.ParseTest(hosts[0]); err != nil {
 		return nil, err
 	}
-	const year = 365 * 24 * 60 * 60
-	if duration < 0 || duration > year {
-		return nil, usage.Errorf("duration (-D) %d: allowed are 1 to %d seconds", duration, year)
-	}
-	c.Duration = time.Duration(duration) * time.Second
 	c.Samples = o.text.Sorted || o.text.Unsorted || o.text.Bars
 	return o, o.finish(hosts[1:], events, adaptive, givenFlags(f.FlagSet))
 }
@@ -215,8 +210,6 @@ func (o *perfOptions) finish(hosts []string, events, adaptive bool, given map[st
 		return usage.Errorf("-e and -adaptive: choose one")
 	case c.GIDIndex < 0 && any("x", "gid-index"):
 		return usage.Errorf("GID index (-x) %d: it begins with 0; verbs devinfo lists them", c.GIDIndex)
-	case c.Duration == 0 && any("D", "duration"):
-		return usage.Errorf("duration (-D) 0: it takes at least a second")
 	case o.json && (c.Samples || o.text.Only != ""):
 		return usage.Errorf("-json has all figures, and a histogram: leave out -H, -U, -histogram and --output")
 	}

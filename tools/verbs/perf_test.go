@@ -96,12 +96,8 @@ func TestPerftestFlags(t *testing.T) {
 // Mistakes end with status 2, a line that says what is wrong and what to do, and a hint.
 // What perftest has and this has not is named.
 func TestPerfBadFlags(t *testing.T) {
-	overflow := "1 to 31536000 seconds" // as nanoseconds
-	if strconv.IntSize == 32 {
-		overflow = "the number is too large"
-	}
 	for args, want := range map[string]string{
-		"send_bw -D 18446744075":             overflow,
+		"send_bw -D 18446744075":             "seconds from 1 to 31536000", // more than nanoseconds have room for
 		"":                                   "say what to measure: send_bw, send_lat",
 		"-s 64":                              "say what to measure",
 		"send_tput":                          `there is no test "send_tput": choose one of send_bw`,
@@ -124,9 +120,10 @@ func TestPerfBadFlags(t *testing.T) {
 		"send_bw -s 9007199254740992K":       "for flag -s: the number is too large",
 		"send_bw --size=-1M":                 "--size -1048576: it is at least 1",
 		"send_bw -s 9223372036854775808":     "for flag -s: the number is too large",
-		"send_bw -D 1s":                      "it is a whole number, without a unit",
-		"send_bw -D -1":                      "duration (-D) -1: allowed are 1 to 31536000 seconds",
-		"send_bw -D 31536001":                "duration (-D) 31536001: allowed are 1 to 31536000 seconds",
+		"send_bw -D 1s":                      `"1s" for flag -D: it is a whole number of seconds from 1 to 31536000`,
+		"send_bw -D -1":                      `invalid value "-1" for flag -D: it is a whole number of seconds from 1 to 31536000`,
+		"send_bw -D 31536001":                `invalid value "31536001" for flag -D: it is a whole number of seconds from 1 to 31536000`,
+		"send_bw -D 99999999999s":            `invalid value "99999999999s" for flag -D: it is a whole number of seconds from 1 to 31536000`,
 		"send_bw -I -1":                      "--inline_size -1: it is at least 0",
 		"send_bw -warmup -1":                 "--warmup -1: it is at least 0",
 		"send_bw 10.0.0.1:18515":             `server "10.0.0.1:18515": it is a name or an address, without a port, which is given with -p`,
@@ -135,7 +132,7 @@ func TestPerfBadFlags(t *testing.T) {
 		"send_bw -s 0":                       "--size 0: it is at least 1",
 		"send_bw -n 0":                       "--iters 0: it is at least 5",
 		"send_bw -n 3":                       "number of iterations (-n) 3: allowed are 5",
-		"send_bw -D 0":                       "duration (-D) 0",
+		"send_bw -D 0":                       "from 1 to 31536000",
 		"send_bw -x -1":                      "GID index (-x) -1",
 		"send_bw -e -adaptive":               "-e and -adaptive: choose one",
 		"send_bw a b":                        "one server at most, not a and b",

@@ -8,4 +8,4 @@ import (
 
 func TestMain(m *testing.M) { run.Main(m, main) }
 
-func TestGuestKeyValue(t *testing.T) { run.Served(t, "127.0.0.1:7472", "500", "500 values read") }
+func TestGuestKeyValue(t *testing.T) { run.Served(t, "127.0.0.1:7472", "500", "values read: 500") }

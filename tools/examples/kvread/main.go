@@ -51,7 +51,7 @@ func main() {
 	dev := must(uverbs.Open(must(uverbs.Devices())[0].Name, nil))
 	defer dev.Close()
 	if *connect != "" {
-		fmt.Printf("%d values read, the slowest in %v\n", *n, read(ctx, dev, must(net.Dial("tcp", *connect)), *n))
+		fmt.Printf("values read: %d, the slowest in %v\n", *n, read(ctx, dev, must(net.Dial("tcp", *connect)), *n))
 	} else {
 		serve(ctx, dev, must(net.Listen("tcp", *listen)))
 	}

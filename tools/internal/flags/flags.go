@@ -85,7 +85,7 @@ func kind(v flag.Value) string {
 	}
 	switch value.(type) {
 	case time.Duration:
-		return "a time with its unit, such as 500ms, 10s or 2m"
+		return "a time with its unit, such as 500ms, 10s or 2m, and at most 2562047h"
 	case bool:
 		return "true or false"
 	case float64:

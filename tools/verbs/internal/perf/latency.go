@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -128,7 +129,7 @@ func (g *game) pingpong() error {
 		for i := range g.wcs[:n] {
 			w := &g.wcs[i]
 			if w.Status != uverbs.StatusSuccess {
-				return fmt.Errorf("after %d messages: %w", g.received, w.Err())
+				return fmt.Errorf("after %s: %w", plural.Of(g.received, "message"), w.Err())
 			}
 			if w.Side == uverbs.SendSide {
 				pending &^= sendPending
@@ -163,7 +164,7 @@ func (g *game) writes(word *atomic.Uint64, shift int, last *byte) error {
 			if err := g.until(word, shift, byte(g.received+1)); errors.Is(err, errPeerSent) {
 				return nil
 			} else if err != nil {
-				return fmt.Errorf("after %d messages: %w", g.received, err)
+				return fmt.Errorf("after %s: %w", plural.Of(g.received, "message"), err)
 			}
 			g.received++
 		}
@@ -231,7 +232,7 @@ func (g *game) ended() error {
 		}
 		if n > 0 {
 			if w := &g.wcs[0]; w.Status != uverbs.StatusSuccess {
-				return fmt.Errorf("after %d messages: %w", g.sent, w.Err())
+				return fmt.Errorf("after %s: %w", plural.Of(g.sent, "message"), w.Err())
 			}
 			g.sent++
 			return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -90,7 +91,7 @@ func (p *player) take(n int) error {
 // ended takes a completion, and sends when it was the last that was missing.
 func (p *player) ended(w *uverbs.WC) error {
 	if err := w.Err(); err != nil {
-		return fmt.Errorf("after %d messages: %w", p.received, err)
+		return fmt.Errorf("after %s: %w", plural.Of(p.received, "message"), err)
 	}
 	switch w.Side {
 	case uverbs.SendSide:

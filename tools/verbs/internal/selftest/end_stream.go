@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverbs/goverbs/cq"
+	"github.com/goverbs/goverbs/tools/internal/plural"
 	"github.com/goverbs/goverbs/uverbs"
 )
 
@@ -133,7 +134,7 @@ func (t *traffic) source(ctx context.Context) error {
 			return err
 		}
 		if err := w.Err(); err != nil {
-			return fmt.Errorf("after %d messages: %w", t.ended, err)
+			return fmt.Errorf("after %s: %w", plural.Of(t.ended, "message"), err)
 		}
 		if w.Side == cq.SendSide {
 			if err := t.endOf(w); err != nil {
@@ -202,7 +203,7 @@ func (t *traffic) sink(ctx context.Context) error {
 			return err
 		}
 		if err := w.Err(); err != nil {
-			return fmt.Errorf("after %d messages: %w", t.arrived, err)
+			return fmt.Errorf("after %s: %w", plural.Of(t.arrived, "message"), err)
 		}
 		if w.Side == cq.SendSide {
 			if w.ID != uint64(t.ended) {
