@@ -341,7 +341,8 @@ func (g *Group) stop(err error) {
 }
 
 // Close ends Run. It does not wait for that, so that a handler may call it: the queues
-// are free when Run has returned. A second Close returns os.ErrClosed.
+// are free when Run has returned. A second Close returns os.ErrClosed, as does one after Run has
+// ended by itself.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

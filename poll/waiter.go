@@ -149,7 +149,7 @@ func (w *Waiter) look(wcs []cq.WC) (n int, err error) {
 }
 
 // Close ends a Wait that is under way and lets go of the queues, which stay
-// open.
+// open. A second Close returns os.ErrClosed.
 func (w *Waiter) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
