@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
 	"strings"
 	"time"
@@ -26,15 +27,18 @@ func parseFlags(f *flag.FlagSet, args []string, text string, help io.Writer) (gi
 }
 
 // parseFlagsFirst parses the flags of a command, before its arguments. -h prints the text, the
-// flags behind it, and is errHelp. All other errors are wrong use. given are the flags that were
-// there.
+// flags behind it, and is errHelp, or the error of a full disk. All other errors are wrong use.
+// given are the flags that were there.
 func parseFlagsFirst(f *flag.FlagSet, args []string, text string, help io.Writer) (given map[string]bool, err error) {
-	if err := flags.Parse(f, args, text, help); errors.Is(err, errHelp) {
+	err = flags.Parse(f, args, text, help)
+	var unwritten *fs.PathError
+	switch {
+	case err == nil:
+		return givenFlags(f), nil
+	case errors.Is(err, errHelp), errors.As(err, &unwritten):
 		return nil, err
-	} else if err != nil {
-		return nil, usage.Errorf("%v", err)
 	}
-	return givenFlags(f), nil
+	return nil, usage.Errorf("%v", err)
 }
 
 // givenFlags are the flags that were there.

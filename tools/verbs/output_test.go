@@ -28,6 +28,14 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%s: status %d, %q", args, code, errs.String())
 		}
 	}
+	// To ask for help was no wrong use.
+	for _, c := range commands {
+		var errs strings.Builder
+		want := "no space left on device\n"
+		if code := runFiles(t.Context(), []string{c.name, "-h"}, full, &errs); code != 1 || !strings.HasSuffix(errs.String(), want) {
+			t.Errorf("%s -h: status %d, %q", c.name, code, errs.String())
+		}
+	}
 	var errs strings.Builder
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
