@@ -73,6 +73,24 @@ func TestPeer(t *testing.T) {
 	}
 }
 
+// An end whose peer is interrupted does not wait for it for ever: it was there for one run.
+func TestPeerInterrupted(t *testing.T) {
+	f := newFabric(t)
+	s := serve(t, t.Context(), func() (*uverbs.Device, error) { return f.Open("sim1", nil) })
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	c := onModel(t, f)
+	c.Peer, c.Rounds = s.addr, 10
+	c.Tell = func(Row) { interrupt() }
+	r, err := Run(ctx, c)
+	if err != nil || !r.Interrupted {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	if err := <-s.done; err != nil {
+		t.Error(err)
+	}
+}
+
 // Whoever calls, and whatever they say, the other end goes on; and what they ask for has
 // bounds.
 func TestServeHostile(t *testing.T) {

@@ -129,7 +129,10 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 			c.Tell(row)
 		}
 	}
-	if c.Peer != "" && !result.Interrupted && alone == "" {
+	if c.Peer != "" && alone == "" {
+		// Also after an interruption: the other end would wait for ever.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), greetingPatience)
+		defer cancel()
 		if l, err := dial(ctx, c.Peer); err == nil {
 			l.do(ctx, &Order{Do: doBye, Patience: 1})
 			l.conn.Close()
