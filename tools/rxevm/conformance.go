@@ -66,7 +66,7 @@ func (s *suite) conformance(ctx context.Context, where string) {
 			results := make(conformance.Results)
 			for folder, tests := range conformance.Names(rows) {
 				pattern := "-run=^(" + strings.Join(slices.Sorted(maps.Keys(tests)), "|") + ")$"
-				out, err := s.goTool(ctx, nil, "test", testPatience, "-count=1", "-v", pattern, "./"+folder)
+				out, err := s.goTool(ctx, nil, "test", testPatience, vetted, "-count=1", "-v", pattern, "./"+folder)
 				if err != nil {
 					return "", err
 				}
@@ -82,7 +82,7 @@ func (s *suite) conformance(ctx context.Context, where string) {
 	if core, err := s.host.refereeTree(ctx, refereeReleases[0]); err == nil && runtime.GOARCH == "amd64" {
 		env = append(env, (&refereeFolder{core: core}).environment()...)
 	}
-	out, err := s.goTool(ctx, env, "test", testPatience, "-count=1", "-v", "-run=^TestConformancePyverbs$", "./tools/mlx5sim")
+	out, err := s.goTool(ctx, env, "test", testPatience, vetted, "-count=1", "-v", "-run=^TestConformancePyverbs$", "./tools/mlx5sim")
 	if _, why, skipped := strings.Cut(out, "declared skip: "); err == nil && skipped {
 		why, _, _ = strings.Cut(why, "\n")
 		s.notRun(where, upstream, why)

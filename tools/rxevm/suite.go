@@ -163,9 +163,10 @@ func cmdTest(ctx context.Context, args []string) (int, error) {
 	return code, nil
 }
 
-// goTool runs the go command in the module; a failure's error carries all that it printed.
+// goTool runs the go command in the module; a failure's error carries all that it printed. Without a
+// word in env it builds without C: what is built in both ways is compiled and vetted twice.
 func (s *suite) goTool(ctx context.Context, env []string, args ...string) (string, error) {
-	return s.program(ctx, env, "go", args...)
+	return s.program(ctx, append([]string{"CGO_ENABLED=0"}, env...), "go", args...)
 }
 
 // program runs a program in the module, as goTool does.

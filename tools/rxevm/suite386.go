@@ -15,7 +15,7 @@ import (
 )
 
 // environment386 makes go build programs of 32 bits.
-var environment386 = []string{"CGO_ENABLED=0", "GOARCH=386"}
+var environment386 = []string{"GOARCH=386"}
 
 // read386 are the folders whose source a test of package rxe reads.
 var read386 = []string{"cq", "poll", "rxe", "uverbs"}

@@ -46,7 +46,7 @@ func (s *suite) withPlanted(ctx context.Context, where, tests string, use func(g
 	defer os.RemoveAll(bins)
 	bin := filepath.Join(bins, "planted.test")
 	if s.step(where, "build "+plantedPackage, func() (string, error) {
-		_, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOARCH=amd64"}, "test", "-c", "-o", bin, plantedPackage)
+		_, err := s.goTool(ctx, []string{"GOARCH=amd64"}, "test", "-c", "-o", bin, plantedPackage)
 		return "", err
 	}) {
 		args := []string{"-test.paniconexit0", "-test.timeout=30m", "-test.run=" + tests}

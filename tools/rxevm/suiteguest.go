@@ -271,7 +271,7 @@ func (s *suite) compileGuestTests(ctx context.Context, bins string) ([]guestTest
 			return nil, err
 		}
 		bin := filepath.Join(bins, strings.ReplaceAll(rel, "/", "_")+".test")
-		if _, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOARCH=amd64"}, "test", "-c", "-o", bin, "./"+rel); err != nil {
+		if _, err := s.goTool(ctx, []string{"GOARCH=amd64"}, "test", "-c", "-o", bin, "./"+rel); err != nil {
 			return nil, err
 		}
 		args := []string{"-test.paniconexit0", "-test.timeout=15m"}

@@ -27,7 +27,7 @@ func (s *suite) hostPart(ctx context.Context) {
 	})
 	for _, arch := range crossArchs {
 		s.step(where, "build ./... for linux/"+arch, func() (string, error) {
-			_, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch}, "build", "./...")
+			_, err := s.goTool(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, "build", "./...")
 			return "", err
 		})
 	}
@@ -37,11 +37,12 @@ func (s *suite) hostPart(ctx context.Context) {
 			if err != nil {
 				return "", err
 			}
-			_, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=amd64"}, append([]string{"build"}, libraries...)...)
+			_, err := s.goTool(ctx, []string{"GOOS=" + goos, "GOARCH=amd64"}, append([]string{"build"}, libraries...)...)
 			return fmt.Sprintf("%d packages", len(libraries)), err
 		})
 	}
-	s.step(where, "go test ./...", func() (string, error) { return s.goTest(ctx, nil, "./...") })
+	// Without C; with -race, with it.
+	s.step(where, "go test ./...", func() (string, error) { return s.goTest(ctx, nil, vetted, "./...") })
 	if why := s.compiler(ctx); why != "" {
 		s.notRun(where, "go test -race ./...", why)
 	} else {
@@ -49,7 +50,7 @@ func (s *suite) hostPart(ctx context.Context) {
 	}
 	s.page(ctx, where)
 	s.step(where, "verbs demo", func() (string, error) {
-		out, err := s.goTool(ctx, []string{"CGO_ENABLED=0"}, "run", "./tools/verbs", "demo", "-n", "1000")
+		out, err := s.goTool(ctx, nil, "run", "./tools/verbs", "demo", "-n", "1000")
 		first, _, _ := strings.Cut(out, ",")
 		return first, err
 	})
@@ -91,7 +92,7 @@ func (s *suite) foreign(ctx context.Context, where, arch string, packages []stri
 		if err != nil {
 			return "", err
 		}
-		env := []string{"CGO_ENABLED=0", "GOARCH=" + arch}
+		env := []string{"GOARCH=" + arch}
 		return s.goTest(ctx, env, append([]string{"-short", "-exec", strings.Join(t.args, " ")}, packages...)...)
 	})
 }
@@ -107,12 +108,15 @@ func (s *suite) page(ctx context.Context, where string) {
 		s.notRun(where, what, "the package chromium is not installed; -install, as root, installs it")
 		return
 	}
-	s.step(where, what, func() (string, error) { return s.goTest(ctx, nil, "-run=^TestPage$", "./tools/decodepage") })
+	s.step(where, what, func() (string, error) { return s.goTest(ctx, nil, vetted, "-run=^TestPage$", "./tools/decodepage") })
 }
 
 // testPatience is for machines with much else to do: the ten minutes that go gives the tests of a
 // package by default may pass there, while nothing hangs.
 const testPatience = "-timeout=30m"
+
+// vetted is for go test where go vet ./... has read the same files already, with more checks.
+const vetted = "-vet=off"
 
 // goTest runs go test and counts packages.
 func (s *suite) goTest(ctx context.Context, env []string, args ...string) (string, error) {

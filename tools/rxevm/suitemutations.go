@@ -18,7 +18,7 @@ const dailyMutations = "^(cq-owner-bit|cq-op-own-init|arm-sequence|doorbell-orde
 // mutations has tools/mutate see whether tests notice known bugs.
 func (s *suite) mutations(ctx context.Context, where string) {
 	s.step(where, "tests notice known bugs (tools/mutate)", func() (string, error) {
-		out, err := s.goTool(ctx, []string{"CGO_ENABLED=0"}, "run", "./tools/mutate", "-run", dailyMutations)
+		out, err := s.goTool(ctx, nil, "run", "./tools/mutate", "-run", dailyMutations)
 		if err != nil {
 			return "", err
 		}

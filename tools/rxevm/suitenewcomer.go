@@ -36,7 +36,7 @@ func (s *suite) follow(ctx context.Context) (string, error) {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "newcomer") // go run would hide its exit status
-	if _, err := s.goTool(ctx, []string{"CGO_ENABLED=0"}, "build", "-o", program, "./tools/newcomer"); err != nil {
+	if _, err := s.goTool(ctx, nil, "build", "-o", program, "./tools/newcomer"); err != nil {
 		return "", err
 	}
 	out, err := s.program(ctx, []string{"GOVERBS_CACHE=" + s.host.cache}, program, "-guest")

@@ -27,7 +27,7 @@ func (s *suite) plantedPart(ctx context.Context) {
 		if err != nil {
 			return "", err
 		}
-		_, err := s.goTool(ctx, []string{"CGO_ENABLED=0", "GOARCH=amd64"}, "test", "-c", "-cover", "-o", bin, "./tools/rxevm")
+		_, err := s.goTool(ctx, []string{"GOARCH=amd64"}, "test", "-c", "-cover", "-o", bin, "./tools/rxevm")
 		return "", err
 	}) {
 		return
