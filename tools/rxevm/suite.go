@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -22,6 +23,7 @@ type suite struct {
 	host *host
 	root string // of the module's source
 	out  io.Writer
+	mu   sync.Mutex // of rows, and of what add prints
 	rows []suiteRow
 	// release is the folder with the release's binaries, once they are built.
 	release string
@@ -45,29 +47,33 @@ const (
 )
 
 // add remembers a result and prints it at once, so that somebody who watches knows where a long run
-// is.
-func (s *suite) add(r suiteRow) {
+// is. An error is printed in full.
+func (s *suite) add(r suiteRow, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		fmt.Fprintf(s.out, "\n%s: %s:\n%s\n\n", r.where, r.what, strings.TrimRight(err.Error(), "\n"))
+	}
 	s.rows = append(s.rows, r)
 	fmt.Fprintf(s.out, "%-8s %s: %s (%.1f s) %s\n", r.state, r.where, r.what, r.took.Seconds(), r.detail)
 }
 
-// step runs one thing. Its error is printed in full and fails the suite; the suite goes on.
+// step runs one thing. Its error fails the suite; the suite goes on. Steps may run side by side.
 func (s *suite) step(where, what string, f func() (detail string, err error)) bool {
 	start := time.Now()
 	detail, err := f()
 	r := suiteRow{where: where, what: what, state: statePassed, detail: detail, took: time.Since(start)}
 	if err != nil {
 		r.state = stateFailed
-		fmt.Fprintf(s.out, "\n%s: %s:\n%s\n\n", where, what, strings.TrimRight(err.Error(), "\n"))
 		r.detail, _, _ = strings.Cut(err.Error(), "\n")
 	}
-	s.add(r)
+	s.add(r, err)
 	return err == nil
 }
 
 // notRun remembers what was left out, and why.
 func (s *suite) notRun(where, what, why string) {
-	s.add(suiteRow{where: where, what: what, state: stateNotRun, detail: why})
+	s.add(suiteRow{where: where, what: what, state: stateNotRun, detail: why}, nil)
 }
 
 // summary prints the table and the closing line, and returns the exit status.

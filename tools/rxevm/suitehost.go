@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // crossArchs are the Linux architectures for which everything must build.
@@ -25,22 +26,6 @@ func (s *suite) hostPart(ctx context.Context) {
 		_, err := s.goTool(ctx, nil, "vet", "./...")
 		return "", err
 	})
-	for _, arch := range crossArchs {
-		s.step(where, "build ./... for linux/"+arch, func() (string, error) {
-			_, err := s.goTool(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, "build", "./...")
-			return "", err
-		})
-	}
-	libraries, err := s.libraries(ctx)
-	for _, goos := range []string{"darwin", "windows"} {
-		s.step(where, "build the libraries for "+goos+"/amd64", func() (string, error) {
-			if err != nil {
-				return "", err
-			}
-			_, err := s.goTool(ctx, []string{"GOOS=" + goos, "GOARCH=amd64"}, append([]string{"build"}, libraries...)...)
-			return fmt.Sprintf("%d packages", len(libraries)), err
-		})
-	}
 	// Without C; with -race, with it.
 	s.step(where, "go test ./...", func() (string, error) { return s.goTest(ctx, nil, vetted, "./...") })
 	if why := s.compiler(ctx); why != "" {
@@ -56,8 +41,12 @@ func (s *suite) hostPart(ctx context.Context) {
 	})
 	s.releaseTwice(ctx, where)
 	s.selftestHost(ctx, where)
+	// Compilers keep all processors busy, and the games about one: side by side they end sooner.
+	var builds sync.WaitGroup
+	builds.Go(func() { s.builds(ctx, where) })
 	s.referee(ctx, where)
 	s.conformance(ctx, where)
+	builds.Wait()
 	s.mutations(ctx, where)
 	var narrow []string
 	for _, p := range narrowPackages {
@@ -68,6 +57,26 @@ func (s *suite) hostPart(ctx context.Context) {
 	s.as386(ctx, where, narrow)
 	for _, arch := range foreignArchs {
 		s.foreign(ctx, where, arch, narrow)
+	}
+}
+
+// builds builds for other architectures and systems.
+func (s *suite) builds(ctx context.Context, where string) {
+	for _, arch := range crossArchs {
+		s.step(where, "build ./... for linux/"+arch, func() (string, error) {
+			_, err := s.goTool(ctx, []string{"GOOS=linux", "GOARCH=" + arch}, "build", "./...")
+			return "", err
+		})
+	}
+	libraries, err := s.libraries(ctx)
+	for _, goos := range []string{"darwin", "windows"} {
+		s.step(where, "build the libraries for "+goos+"/amd64", func() (string, error) {
+			if err != nil {
+				return "", err
+			}
+			_, err := s.goTool(ctx, []string{"GOOS=" + goos, "GOARCH=amd64"}, append([]string{"build"}, libraries...)...)
+			return fmt.Sprintf("%d packages", len(libraries)), err
+		})
 	}
 }
 
