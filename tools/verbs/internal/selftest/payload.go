@@ -26,8 +26,10 @@ func fill(b []byte, seed uint64, marker []byte) {
 	}
 }
 
-// differ says where b is not the pattern of a seed.
-func differ(b []byte, seed uint64, marker []byte) error {
+// differ says where memory is not the pattern of a seed. The device may write there
+// meanwhile: it is read once.
+func differ(memory []byte, seed uint64, marker []byte) error {
+	b := bytes.Clone(memory)
 	want := make([]byte, len(b))
 	fill(want, seed, marker)
 	if bytes.Equal(b, want) {
