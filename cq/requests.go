@@ -65,6 +65,10 @@ const (
 
 func (s *Slot) state() byte { return s.tag[0] }
 
+// passes says whether the request has ended, with nothing to show, once one behind it in a
+// send queue has.
+func (s *Slot) passes() bool { return s.state() == slotQuiet || s.state() == slotSilent }
+
 func (s *Slot) setState(v byte) { s.tag[0] = v }
 
 // NewRequests makes the table of a queue that takes depth requests at a time,
@@ -229,20 +233,32 @@ func (r *Requests) Complete(seq uint32, status Status, w *WC) (show, ok bool) {
 	if status == StatusSuccess {
 		w.Opcode, w.Bytes = s.Op(), s.bytes
 	}
-	s.setState(slotFree)
-	r.gaps++
 	if r.side == SendSide {
 		// Send queues complete in order: the quiet ones before this one
-		// have succeeded.
+		// have succeeded. Nearly always there are no others.
+		if r.gaps == 0 && r.quietTo(head, seq) {
+			r.behead(seq + 1)
+			return show, true
+		}
 		for i := head; i != seq; i++ {
-			if p := r.slot(i); p.state() == slotQuiet || p.state() == slotSilent {
-				p.setState(slotFree)
+			if r.slot(i).passes() {
+				r.slot(i).setState(slotFree)
 				r.gaps++
 			}
 		}
 	}
+	s.setState(slotFree)
+	r.gaps++
 	r.advance(head)
 	return show, true
+}
+
+// quietTo says whether all requests from head to before seq pass in silence.
+func (r *Requests) quietTo(head, seq uint32) bool {
+	for head != seq && r.slot(head).passes() {
+		head++
+	}
+	return head == seq
 }
 
 // Posted says whether request seq is outstanding: posted, and not ended. Poller's
