@@ -121,7 +121,7 @@ func (q *SendQueue) writeInline(id uint64, to RemoteAddr, data []byte, flags []S
 // Send sends a message from a span.
 func (q *SendQueue) Send(id uint64, from Span, flags ...SendFlags) {
 	if q.soft != nil {
-		q.soften(cq.OpSend, id, from, 0, 0, union(flags))
+		q.soften(id, 0, union(flags), 0, cq.OpSend, from)
 		return
 	}
 	if f := q.fast; q.enter() && from.n > 0 {
@@ -155,7 +155,7 @@ func (q *SendQueue) send(id uint64, from Span, flags []SendFlags) {
 func (q *SendQueue) Write(id uint64, to RemoteAddr, from Span, flags ...SendFlags) {
 	if q.soft != nil {
 		if addr, lies := to.address(uint64(from.n)); lies {
-			q.soften(cq.OpWrite, id, from, addr, to.region.RKey, union(flags))
+			q.soften(id, addr, union(flags), to.region.RKey, cq.OpWrite, from)
 		} else {
 			q.write(id, to, from, flags)
 		}
@@ -194,7 +194,7 @@ func (q *SendQueue) write(id uint64, to RemoteAddr, from Span, flags []SendFlags
 func (q *SendQueue) Read(id uint64, into Span, from RemoteAddr, flags ...SendFlags) {
 	if q.soft != nil {
 		if addr, lies := from.address(uint64(into.n)); lies && into.mr != nil && into.writable() && q.ops.has(cq.OpRead) {
-			q.soften(cq.OpRead, id, into, addr, from.region.RKey, union(flags))
+			q.soften(id, addr, union(flags), from.region.RKey, cq.OpRead, into)
 		} else {
 			q.read(id, into, from, flags)
 		}
@@ -238,10 +238,12 @@ func union(flags []SendFlags) (all SendFlags) {
 }
 
 // soften stages a request of one span on soft-RoCE. The caller has looked at the place in
-// the peer's memory, if there is one, and whether the span may be read into.
-func (q *SendQueue) soften(op Opcode, id uint64, s Span, addr uint64, rkey uint32, flags SendFlags) {
-	if q.enter() && flags&^allFlags == 0 {
-		if e, fits := s.sge(); fits {
+// the peer's memory, if there is one, and whether the span may be read into. The order of
+// what it takes is that in which Write has it in registers.
+func (q *SendQueue) soften(id, addr uint64, flags SendFlags, rkey uint32, op Opcode, s Span) {
+	if q.enter() && flags&^allFlags == 0 && s.mr != nil {
+		// What sge does, in one branch: of its answer the compiler makes a number first.
+		if r := s.mr.now.Load(); r.holds(s) {
 			tag := uint32(op) << 8
 			if flags&Unsignaled != 0 {
 				tag |= cq.TagQuiet
@@ -250,22 +252,23 @@ func (q *SendQueue) soften(op Opcode, id uint64, s Span, addr uint64, rkey uint3
 			if signal {
 				flags &^= Unsignaled
 			}
+			n := uint32(s.n)
 			w := q.soft.Begin(q.wrid|uint64(q.requests.Next()), op, flags)
-			q.soft.End(w, e, addr, rkey)
-			q.requests.Enter(id, e.Length, tag, run)
+			q.soft.End(w, cq.SGE{Addr: r.addr + uint64(s.off), Length: n, LKey: r.lkey}, addr, rkey)
+			q.requests.Enter(id, n, tag, run)
 			q.leave()
 			return
 		}
 	}
-	q.general(op, id, s, addr, rkey, flags)
+	q.general(id, addr, flags, rkey, op, s)
 }
 
 // general is soften where that cannot be. It stands apart, so that soften need not keep for
 // it what it has used up.
-func (q *SendQueue) general(op Opcode, id uint64, s Span, addr uint64, rkey uint32, flags SendFlags) {
+func (q *SendQueue) general(id, addr uint64, flags SendFlags, rkey uint32, op Opcode, s Span) {
 	q.leave()
 	if q.open() {
-		q.soften(op, id, s, addr, rkey, flags)
+		q.soften(id, addr, flags, rkey, op, s)
 		return
 	}
 	q.begin(op, []SendFlags{flags})
