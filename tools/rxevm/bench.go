@@ -51,10 +51,11 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	waiting := fs.Bool("waiting", false, "measure ways to wait instead, with verbs waiting: here on the model, and in the guest")
 	rounds := fs.Int("n", 12, "with -waiting: measure so many `rounds`")
 	svg := fs.String("svg", "", "with -waiting: draw the result into `FILE`, too")
-	pairs := fs.Int("pairs", 12, "`number` of alternating pairs per comparison; with -quick 3 unless given")
+	pairs := fs.Int("pairs", 12, "`number` of alternating pairs per comparison; unless given 3 with -quick, 6 with -instructions")
 	iters := fs.Int("iters", 1000, "`number` of iterations per game, or of round trips of a latency")
 	perf := fs.Bool("perf", false, "let verbs perf and perftest alternate, and programs in Go and C that begin")
 	quick := fs.Bool("quick", false, "with -perf: less of everything, about three minutes under emulation")
+	instructions := fs.Bool("instructions", false, "with -perf: measure rates of write_bw and read_bw in a guest whose clock counts instructions, which a busy machine does not disturb; two to three minutes, always emulated, on one CPU, where send_bw, latencies and starts cannot be measured")
 	only := fs.String("run", "", "with -perf: only the rows whose name matches this `regexp`, such as 'send_bw 64' or starts")
 	if err := parseFlags(fs, args); err != nil {
 		return 0, err
@@ -71,8 +72,8 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	if *perf && *waiting {
 		return 0, exitError{exitUsage, errors.New("-perf and -waiting: choose one")}
 	}
-	if !*perf && (*quick || *only != "") {
-		return 0, exitError{exitUsage, errors.New("-quick and -run: only -perf has these")}
+	if !*perf && (*quick || *only != "" || *instructions) {
+		return 0, exitError{exitUsage, errors.New("-quick, -instructions and -run: only -perf has these")}
 	}
 	match, err := regexp.Compile(*only)
 	if err != nil {
@@ -86,6 +87,15 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	if *waiting && (given["pairs"] || given["iters"]) {
 		return 0, exitError{exitUsage, errors.New("-pairs and -iters: -waiting has -n")}
 	}
+	if *instructions {
+		if *quick || given["iters"] {
+			return 0, exitError{exitUsage, errors.New("-quick and -iters: -instructions measures rates only, and has -pairs and -run")}
+		}
+		if given["smp"] && g.cpus != 1 {
+			return 0, exitError{exitUsage, fmt.Errorf("-smp %d: with -instructions the guest has 1 CPU", g.cpus)}
+		}
+		g.countInstructions()
+	}
 	if !*waiting {
 		g.with = "rdma-core"
 	}
@@ -96,8 +106,12 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	if !given["timeout"] {
 		g.timeout = benchTimeout
 	}
-	if *quick && !given["pairs"] {
+	switch {
+	case given["pairs"]:
+	case *quick:
 		*pairs = 3
+	case *instructions:
+		*pairs = instructionPairs
 	}
 	h, err := newHost(g.install)
 	if err != nil {
@@ -106,7 +120,7 @@ func cmdBench(ctx context.Context, args []string) (int, error) {
 	ctx, cancel := withDeadline(ctx, g.timeout)
 	defer cancel()
 	if *perf {
-		b := perfBench{host: h, guest: g.guestConfig, out: os.Stdout, json: *asJSON, quick: *quick, pairs: *pairs, iters: *iters, only: match}
+		b := perfBench{host: h, guest: g.guestConfig, out: os.Stdout, json: *asJSON, quick: *quick, instructions: *instructions, pairs: *pairs, iters: *iters, only: match}
 		return 0, b.run(ctx)
 	}
 	if *waiting {

@@ -25,9 +25,11 @@ type perfBench struct {
 	out   io.Writer
 	json  bool
 	quick bool
-	pairs int // of each row
-	iters int // round trips of a latency
-	only  *regexp.Regexp
+	// instructions has the guest's clock count instructions: benchperfinstructions.go.
+	instructions bool
+	pairs        int // of each row
+	iters        int // round trips of a latency
+	only         *regexp.Regexp
 }
 
 // A perfCase is one measurement that both programs make.
@@ -38,6 +40,8 @@ type perfCase struct {
 	bytes    int
 	postList int
 	iters    int
+	// instructions is that they run on a clock that counts these.
+	instructions bool
 }
 
 // What both programs are told besides; perftest's own choices but for signalEvery, which it makes
@@ -77,6 +81,9 @@ func (b *perfBench) cases() (all []perfCase) {
 			c.latency, c.bytes, c.iters = true, bytes, b.iters
 			all = append(all, c)
 		}
+	}
+	if b.instructions {
+		return byInstructions(all)
 	}
 	return all
 }
@@ -222,7 +229,10 @@ func (c perfCase) figure(program int, out string) (f perfFigure, err error) {
 func (b *perfBench) run(ctx context.Context) error {
 	cases := b.cases()
 	cases = slices.DeleteFunc(cases, func(c perfCase) bool { return !b.only.MatchString(c.String()) })
-	starts := b.only.MatchString(startsName)
+	starts := !b.instructions && b.only.MatchString(startsName)
+	if len(cases) == 0 && b.instructions {
+		return exitError{exitUsage, fmt.Errorf("-run %q: no row has such a name; with -instructions there are write_bw and read_bw", b.only)}
+	}
 	if len(cases) == 0 && !starts {
 		return exitError{exitUsage, fmt.Errorf("-run %q: no row has such a name; -run %s is how long programs take to begin", b.only, startsName)}
 	}
@@ -256,14 +266,16 @@ func (b *perfBench) run(ctx context.Context) error {
 // one measures one case by turns, and prints its lines. Which program begins a pair alternates, too.
 func (b *perfBench) one(ctx context.Context, v *vm, c perfCase, port *uint16) error {
 	var got [2][]perfFigure
-	for i := range b.pairs {
+	for i := range b.warmup() + b.pairs {
 		for k := range 2 {
 			p := (i + k) % 2
 			f, err := c.measure(ctx, v, p, port)
 			if err != nil {
 				return err
 			}
-			got[p] = append(got[p], f)
+			if i >= b.warmup() {
+				got[p] = append(got[p], f)
+			}
 		}
 	}
 	for _, l := range c.lines(got) {
@@ -278,7 +290,7 @@ func (b *perfBench) one(ctx context.Context, v *vm, c perfCase, port *uint16) er
 // lines compares the figures of a case.
 func (c perfCase) lines(got [2][]perfFigure) (all []perfLine) {
 	add := func(what, unit string, of func(perfFigure) float64, target float64, atLeast bool) {
-		l := perfLine{What: what, Unit: unit, Test: c.test(), Wait: c.wait(), Bytes: c.bytes, PostList: c.postList, Iters: c.iters}
+		l := perfLine{What: what, Unit: unit, Test: c.test(), Wait: c.wait(), Bytes: c.bytes, PostList: c.postList, Iters: c.iters, Instructions: c.instructions}
 		l.compare(column(got[0], of), column(got[1], of), target, atLeast)
 		all = append(all, l)
 	}
@@ -292,7 +304,11 @@ func (c perfCase) lines(got [2][]perfFigure) (all []perfLine) {
 	} else {
 		add("message rate", "1/s", func(f perfFigure) float64 { return f.rate }, targetRate, true)
 	}
-	add("CPU time per message", "nsec", func(f perfFigure) float64 { return f.cpu }, 0, false)
+	if c.instructions {
+		add("instructions", "per message", perfFigure.instructions, 0, false)
+	} else {
+		add("CPU time per message", "nsec", func(f perfFigure) float64 { return f.cpu }, 0, false)
+	}
 	return all
 }
 
@@ -319,6 +335,8 @@ type perfLine struct {
 	Bytes    int    `json:"bytes,omitempty"`
 	PostList int    `json:"post_list,omitempty"`
 	Iters    int    `json:"iterations,omitempty"`
+	// Instructions is that they were measured on a clock that counts these, 1 ns each.
+	Instructions bool `json:"instructions,omitempty"`
 	// Verbs and Other are medians, Other of perftest, or of the program in C.
 	Verbs float64 `json:"verbs"`
 	Other float64 `json:"other"`
@@ -375,6 +393,9 @@ func (b *perfBench) print(l perfLine) (err error) {
 func (b *perfBench) head(v *vm) error {
 	if b.json {
 		return nil
+	}
+	if b.instructions {
+		return b.instructionsHead(v)
 	}
 	_, err := fmt.Fprintf(b.out, `verbs perf and perftest by turns, each against itself, in one guest: Linux %s, %s, %s.
 Both: -t %d -r %d -Q %d -u %d, no inline data, no warm-up. CPU time is that of both processes from exec to exit, by wait4.

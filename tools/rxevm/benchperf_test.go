@@ -55,6 +55,23 @@ func TestPerfCases(t *testing.T) {
 	}
 }
 
+// On a clock that counts instructions there are rates of write and read.
+func TestPerfCasesByInstructions(t *testing.T) {
+	b := &perfBench{iters: 1000, instructions: true}
+	names := []string{}
+	for _, c := range b.cases() {
+		names = append(names, c.String())
+		if !c.instructions || c.iters%c.lists() != 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+	want := []string{"write_bw 64 bytes, post list 1", "write_bw 64 bytes, post list 32", "write_bw 4096 bytes, post list 1", "write_bw 4096 bytes, post list 32",
+		"read_bw 64 bytes, post list 1", "read_bw 64 bytes, post list 32", "read_bw 4096 bytes, post list 1", "read_bw 4096 bytes, post list 32"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%q", names)
+	}
+}
+
 func (c perfCase) lists() int { return max(c.postList, 1) }
 
 // What a client prints becomes figures, if it is of what was asked for.
@@ -107,6 +124,12 @@ func TestPerfLines(t *testing.T) {
 	}
 	if v := verdicts(perfCase{verb: "send", bytes: 64, latency: true}); !slices.Equal(v, []string{"typical latency: met", "average latency: missed", "CPU time per message: "}) {
 		t.Errorf("%q", v)
+	}
+	// 900,000 messages a second of 1e9 instructions are 1,111 each.
+	counted := [2][]perfFigure{{{rate: 9e5}, {rate: 9e5}}, {{rate: 1e6}, {rate: 1e6}}}
+	l := perfCase{verb: "read", bytes: 64, postList: 1, instructions: true}.lines(counted)
+	if len(l) != 2 || l[0].Verdict != "missed" || l[0].Mean > 0.901 || l[1].Verdict != "" || math.Abs(l[1].Verbs-1e9/9e5) > 1e-6 || l[1].Other != 1000 || !l[0].Instructions || !l[1].Instructions {
+		t.Errorf("%+v", l)
 	}
 	got[1][0].cpu = math.NaN()
 	lines := perfCase{verb: "send", bytes: 64, postList: 1}.lines(got)

@@ -9,6 +9,7 @@
 //	rxevm test                               run everything that the project can prove
 //	rxevm bench [-json]                      compare with rdma-core
 //	rxevm bench -perf [-quick] [-json]       compare verbs perf with perftest, and how programs begin
+//	rxevm bench -perf -instructions [-json]  compare their rates by instructions, which a busy machine leaves alone
 //	rxevm bench -waiting [-svg FILE]         measure ways to wait for completions
 //	rxevm fetch [flags]                      fetch the newest kernels and programs now
 //

@@ -33,6 +33,10 @@ type machine struct {
 	oneThread bool
 	// vdsoClock has programs read the clock without the kernel, as on hardware.
 	vdsoClock bool
+	// instructions has the guest's clocks count instructions, 1 ns each, whatever the
+	// host does besides: rates that programs measure there come out the same on a busy
+	// machine. It is for one emulated CPU.
+	instructions bool
 }
 
 // qemuPackages are the packages with the emulators.
@@ -85,7 +89,7 @@ const tscClock = "tsc=reliable clocksource=tsc"
 // No network card, no default devices, no configuration files, no display.
 func (m machine) args(t hostTool, kernel, initrd string, port int) []string {
 	emulate := "tcg,thread=multi"
-	if m.oneThread {
+	if m.oneThread || m.instructions {
 		emulate = "tcg,thread=single"
 	}
 	a := append(m.nodeArgs(), "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none", "-no-reboot",
@@ -102,6 +106,10 @@ func (m machine) args(t hostTool, kernel, initrd string, port int) []string {
 		a = append(a, "-machine", "q35", "-accel", "kvm", "-cpu", "host")
 	default:
 		a = append(a, "-machine", "q35", "-accel", emulate, "-cpu", "max")
+	}
+	if m.instructions {
+		// An idle guest's clock jumps to its next timer: else it keeps to the host's.
+		a = append(a, "-icount", "shift=0,sleep=off")
 	}
 	if t.root != "" {
 		for _, d := range []string{"usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu"} {

@@ -51,6 +51,22 @@ func TestOneThread(t *testing.T) {
 	}
 }
 
+// A clock that counts instructions is of an emulated guest, on one thread.
+func TestInstructionClock(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, count := range []bool{false, true} {
+			args := strings.Join(machine{arch: arch, cpus: 1, memMiB: 512, instructions: count}.args(hostTool{}, "vmlinuz", "initrd", 4), " ")
+			if strings.Contains(args, "-icount shift=0,sleep=off") != count || strings.Contains(args, "tcg,thread=single") != count {
+				t.Errorf("%s, instructions %v: %s", arch, count, args)
+			}
+		}
+	}
+	c := guestConfig{cpus: 2}
+	if c.countInstructions(); !c.instructions || c.cpus != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // Only an emulated guest of x86 needs to be told which clock to take, and not to doubt its timer.
 func TestMeasuringClock(t *testing.T) {
 	for _, tt := range []struct {

@@ -32,6 +32,8 @@ type guestConfig struct {
 	console   bool // show the kernel's console
 	// vdsoClock is machine.vdsoClock: for measurements.
 	vdsoClock bool
+	// instructions is machine.instructions: such a guest is emulated, with KVM at hand, too.
+	instructions bool
 }
 
 // A fileArg is a host file or folder for the guest.
@@ -75,7 +77,8 @@ func (h *host) boot(ctx context.Context, c guestConfig) (*vm, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := machine{arch: c.arch, cpus: c.cpus, memMiB: c.memMiB, nodes: c.nodes, oneThread: c.oneThread, vdsoClock: c.vdsoClock, kvm: h.kvmWorks(ctx, qemu, k, c.arch)}
+	m := machine{arch: c.arch, cpus: c.cpus, memMiB: c.memMiB, nodes: c.nodes, oneThread: c.oneThread, vdsoClock: c.vdsoClock,
+		instructions: c.instructions, kvm: !c.instructions && h.kvmWorks(ctx, qemu, k, c.arch)}
 	v := &vm{host: h, config: c, machine: m, console: &console{emulated: !m.kvm}, jobs: map[uint32]*hostJob{}, hello: make(chan hello, 1), lost: make(chan struct{})}
 	if c.console {
 		v.console.echo = func(line string) { fmt.Fprintf(h.say, "[%s] %s\n", c.kernel, line) }
